@@ -1,0 +1,36 @@
+# `make demo` and `make test` are all a fresh machine needs: both set up ./.venv first.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help setup demo test bench lint clean
+help:            ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (a minute or two, once) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet -c constraints.txt torch
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP)  ## create ./.venv with everything in it
+
+demo: $(STAMP)   ## train on chains of length 100; prints a table, writes demo-output/
+	@$(BIN)/python -m pprgnn.demo --output demo-output
+
+test: $(STAMP)   ## lint, types and all tests
+	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest
+
+bench: $(STAMP)  ## measure speed and memory; prints one table, writes results/bench.json
+	@$(BIN)/python -m benchmarks.run
+
+lint: $(STAMP)   ## ruff and mypy only
+	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/mypy
+
+clean:           ## remove the virtual environment and caches
+	rm -rf $(VENV) demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
