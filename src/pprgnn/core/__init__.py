@@ -1,0 +1,1 @@
+"""The mathematics: torch only, no PyG, no files, no training."""

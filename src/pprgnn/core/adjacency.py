@@ -1,0 +1,452 @@
+"""Ã and Ãᵀ in CSR: built once, checked once, shared by every step of every solve.
+
+Entry (i, j) of Ã lets node i read node j. An edge ``j -> i`` of a PyG ``edge_index`` therefore is entry (i, j).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.order import cache_friendly_order
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import scipy.sparse as sp
+
+Normalization = Literal["sym", "row"] | None
+
+
+class Adjacency:
+    """A normalised adjacency matrix Ã with its transpose, both in CSR (one object when symmetric).
+
+    Build it with :meth:`from_edge_index`, :meth:`from_torch`, :meth:`from_scipy` or :meth:`from_networkx`. All
+    take ``normalize`` (``"sym"``: D^-1/2 A D^-1/2 as in PyG's ``GCNConv``, ``"row"``: D^-1 A, ``None``: as it
+    is) and ``add_self_loops`` (existing self-loops keep their weight, the other nodes get one of weight 1).
+    Edges that occur twice are added up. On the CPU, large graphs are kept in a cache-friendly node order
+    inside; what goes in and comes out is always in the caller's order.
+
+    Example:
+        >>> import torch
+        >>> path = Adjacency.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+        >>> path
+        Adjacency(num_nodes=3, num_edges=4, normalize='sym', symmetric)
+        >>> path @ torch.eye(3)
+        tensor([[0.0000, 0.7071, 0.0000],
+                [0.7071, 0.0000, 0.7071],
+                [0.0000, 0.7071, 0.0000]])
+    """
+
+    def __init__(
+        self,
+        row: Tensor,
+        col: Tensor,
+        value: Tensor,
+        num_nodes: int,
+        *,
+        normalize: Normalization = None,
+        reorder: bool | Literal["auto"] = "auto",
+    ) -> None:
+        """Take entries that are checked, sorted by (row, col) and distinct; use the ``from_...`` builders."""
+        self.num_nodes = num_nodes
+        self.normalize = normalize
+        # order[p] is the node at position p; rank is its inverse. None: positions are nodes.
+        self.order: Tensor | None = cache_friendly_order(row, col, num_nodes, reorder)
+        self.rank: Tensor | None = None
+        if self.order is not None:
+            self.rank = torch.empty_like(self.order)
+            self.rank[self.order] = torch.arange(num_nodes, device=row.device)
+            row, col = self.rank[row], self.rank[col]
+            by_row = torch.argsort(row * num_nodes + col)
+            row, col, value = row[by_row], col[by_row], value[by_row]
+        self.row, self.col = row, col
+        self.value = value
+        self.matrix = _csr(row, col, value, num_nodes)
+        self._transpose: tuple[Tensor, Tensor] | None = None
+        self._norm_bound: float | None = None
+
+    # ---------------------------------------------------------------------------------------------- builders
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        num_nodes: int | None = None,
+        *,
+        normalize: Normalization = "sym",
+        add_self_loops: bool = False,
+        reorder: bool | Literal["auto"] = "auto",
+        dtype: torch.dtype | None = None,
+    ) -> Adjacency:
+        """Build from PyG's ``edge_index`` (2 × E, row 0 sends to row 1) and optional ``edge_weight`` (E).
+
+        Gradients flow back to ``edge_weight``, through the normalisation.
+        """
+        if edge_index.dim() != 2 or edge_index.size(0) != 2:
+            raise ValueError(
+                f"edge_index must have shape (2, num_edges), but has shape {tuple(edge_index.shape)}; "
+                f"transpose a table of pairs with edge_index.t()."
+            )
+        if edge_index.is_floating_point() or edge_index.dtype == torch.bool:
+            raise ValueError(f"edge_index must hold integers, but has dtype {edge_index.dtype}.")
+        source, target = edge_index[0].long(), edge_index[1].long()
+        if num_nodes is None:
+            num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        return cls._build(target, source, edge_weight, num_nodes, normalize, add_self_loops, reorder, dtype)
+
+    @classmethod
+    def from_torch(
+        cls,
+        adj_t: Tensor,
+        *,
+        normalize: Normalization = "sym",
+        add_self_loops: bool = False,
+        reorder: bool | Literal["auto"] = "auto",
+        dtype: torch.dtype | None = None,
+    ) -> Adjacency:
+        """Build from a sparse COO, CSR or CSC tensor in PyG's convention: rows are targets (``adj.t()``)."""
+        size = _square(tuple(adj_t.shape), "A sparse adjacency tensor")
+        if adj_t.layout == torch.sparse_coo:
+            adj_t = adj_t.coalesce()
+            row, col = adj_t.indices()
+        elif adj_t.layout in (torch.sparse_csr, torch.sparse_csc):
+            by_row = adj_t.layout == torch.sparse_csr
+            compressed = adj_t.crow_indices() if by_row else adj_t.ccol_indices()
+            plain = (adj_t.col_indices() if by_row else adj_t.row_indices()).long()
+            expanded = torch.arange(size, device=adj_t.device).repeat_interleave(compressed.long().diff())
+            row, col = (expanded, plain) if by_row else (plain, expanded)
+        else:
+            raise ValueError(
+                f"A sparse adjacency tensor must be COO, CSR or CSC, but has layout {adj_t.layout}; "
+                f"convert it with .to_sparse_csr()."
+            )
+        return cls._build(row, col, adj_t.values(), size, normalize, add_self_loops, reorder, dtype)
+
+    @classmethod
+    def from_scipy(
+        cls,
+        matrix: sp.sparray | sp.spmatrix,
+        *,
+        normalize: Normalization = "sym",
+        add_self_loops: bool = False,
+        reorder: bool | Literal["auto"] = "auto",
+        dtype: torch.dtype | None = None,
+    ) -> Adjacency:
+        """Build from a SciPy sparse matrix in SciPy's convention: entry (i, j) is the edge ``i -> j``."""
+        size = _square(tuple(matrix.shape), "A SciPy adjacency matrix")
+        coo = matrix.tocoo()
+        source, target = torch.from_numpy(coo.row).long(), torch.from_numpy(coo.col).long()
+        weight = torch.from_numpy(coo.data.copy())
+        return cls._build(target, source, weight, size, normalize, add_self_loops, reorder, dtype)
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: nx.Graph[Any],
+        *,
+        weight: str | None = "weight",
+        normalize: Normalization = "sym",
+        add_self_loops: bool = False,
+        reorder: bool | Literal["auto"] = "auto",
+        dtype: torch.dtype | None = None,
+    ) -> Adjacency:
+        """Build from a networkx graph; nodes are numbered as ``graph.nodes`` lists them."""
+        import networkx as nx
+
+        if graph.number_of_nodes() == 0:  # networkx itself refuses an empty graph, in other words
+            return cls._build(*torch.empty(2, 0).long(), None, 0, normalize, add_self_loops, reorder, dtype)
+        matrix = nx.to_scipy_sparse_array(graph, weight=weight, format="coo")
+        return cls.from_scipy(
+            matrix, normalize=normalize, add_self_loops=add_self_loops, reorder=reorder, dtype=dtype
+        )
+
+    @classmethod
+    def _build(
+        cls,
+        row: Tensor,
+        col: Tensor,
+        weight: Tensor | None,
+        num_nodes: int,
+        normalize: Normalization,
+        add_self_loops: bool,
+        reorder: bool | Literal["auto"],
+        dtype: torch.dtype | None,
+    ) -> Adjacency:
+        weight = _check_entries(row, col, weight, num_nodes, normalize, dtype)
+        row, col, weight = _coalesce(row, col, weight, num_nodes)
+        if add_self_loops:
+            row, col, weight = _fill_diagonal(row, col, weight, num_nodes)
+        value = _normalize(row, col, weight, num_nodes, normalize)
+        return cls(row, col, value, num_nodes, normalize=normalize, reorder=reorder)
+
+    # ------------------------------------------------------------------------------------------------- facts
+    @property
+    def num_edges(self) -> int:
+        """Number of stored entries: each undirected edge counts twice, a self-loop once."""
+        return self.value.numel()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating-point type of the entries."""
+        return self.value.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the entries live."""
+        return self.value.device
+
+    @property
+    def matrix_t(self) -> Tensor:
+        """Ãᵀ in CSR; the very object ``matrix`` when Ã is symmetric."""
+        return self._transposed()[0]
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether Ã equals its transpose, exactly."""
+        return self.matrix_t is self.matrix
+
+    def _transposed(self) -> tuple[Tensor, Tensor]:
+        if self._transpose is None:
+            by_col = torch.argsort(self.col * self.num_nodes + self.row)
+            row_t, col_t, value_t = self.col[by_col], self.row[by_col], self.value.detach()[by_col]
+            same = torch.equal(row_t, self.row) and torch.equal(col_t, self.col)
+            if same and torch.equal(value_t, self.value):
+                self._transpose = self.matrix, by_col
+            else:
+                self._transpose = _csr(row_t, col_t, value_t, self.num_nodes), by_col
+        return self._transpose
+
+    @property
+    def norm_bound(self) -> float:
+        """An upper bound of ‖Ã‖₂, computed once.
+
+        For x > 0 and a non-negative matrix M, ‖M‖₂² = ρ(MᵀM) <= max_i (MᵀMx)_i / x_i (Collatz and Wielandt);
+        a few power iterations make it tight, and ‖Ã‖₂ <= ‖|Ã|‖₂ covers negative weights.
+        """
+        if self._norm_bound is None:
+            self._norm_bound = self._bound_norm()
+        return self._norm_bound
+
+    def _bound_norm(self, iterations: int = 20) -> float:
+        absolute = self.value.detach().abs()
+        x = torch.ones(self.num_nodes, dtype=self.dtype, device=self.device)
+        smallest = math.inf
+        for _ in range(iterations):
+            y = torch.zeros_like(x).index_add_(0, self.row, absolute * x[self.col])
+            y = torch.zeros_like(x).index_add_(0, self.col, absolute * y[self.row])
+            if float(y.max()) == 0.0:
+                return 0.0
+            ratio = (y / x)[x > 0].max()  # a node that nobody reads has x = y = 0 and adds nothing
+            smallest = min(smallest, math.sqrt(float(ratio)))
+            x = y / y.max()
+        if self.normalize == "sym" and self.is_symmetric and bool((self.value >= 0).all()):
+            smallest = min(smallest, 1.0)
+        return smallest * (1 + 1e-6)  # the sums above are rounded
+
+    # ------------------------------------------------------------------------------------------------ action
+    def enter(self, x: Tensor) -> Tensor:
+        """Rows of ``x`` from the caller's node order into the inner one."""
+        return x if self.order is None else x.index_select(0, self.order)
+
+    def leave(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """Rows of ``x`` from the inner node order back into the caller's."""
+        return x if self.rank is None else torch.index_select(x, 0, self.rank, out=out)
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """Ã x, in the caller's node order, with gradients for x and the edge weights."""
+        if x.dim() != 2 or x.size(0) != self.num_nodes:
+            raise ValueError(f"x must have shape ({self.num_nodes}, channels), but has {tuple(x.shape)}.")
+        self.check_like(x, "x")
+        y: Tensor = _Product.apply(x, self.value, self)
+        return y
+
+    def check_like(self, x: Tensor, name: str) -> None:
+        """Raise unless ``x`` has this matrix's dtype and device."""
+        if x.dtype != self.dtype or x.device != self.device:
+            raise ValueError(
+                f"{name} is {x.dtype} on {x.device}, but the adjacency is {self.dtype} on {self.device}; "
+                f"convert one, for example adj.to({x.dtype}) or adj.to({str(x.device)!r})."
+            )
+
+    def to(self, target: torch.dtype | torch.device | str) -> Adjacency:
+        """Return a copy in another floating-point type or on another device (itself when nothing changes)."""
+        kwargs: dict[str, Any] = {"dtype" if isinstance(target, torch.dtype) else "device": target}
+        value = self.value.to(**kwargs)
+        if value is self.value:
+            return self
+        copy = object.__new__(Adjacency)
+        copy.__dict__.update(self.__dict__)
+        for name in ("row", "col", "order", "rank"):
+            tensor = getattr(self, name)
+            setattr(copy, name, None if tensor is None else tensor.to(value.device))
+        copy.value = value
+        copy.matrix = _csr(copy.row, copy.col, value, self.num_nodes)
+        copy._transpose = None
+        copy._norm_bound = None
+        return copy
+
+    def to_dense(self) -> Tensor:
+        """Ã as a dense matrix in the caller's order: for looking at small graphs."""
+        dense = torch.zeros(self.num_nodes, self.num_nodes, dtype=self.dtype, device=self.device)
+        row = self.row if self.order is None else self.order[self.row]
+        col = self.col if self.order is None else self.order[self.col]
+        return dense.index_put((row, col), self.value)
+
+    def edge_gradient(self, left: Tensor, right: Tensor) -> Tensor:
+        """⟨left_i, right_j⟩ for every stored entry (i, j); rows in the inner order."""
+        result = torch.empty_like(self.value)
+        chunk = max(1, (1 << 24) // max(1, left.size(1)))  # bounds the scratch memory, whatever the graph
+        for start in range(0, self.num_edges, chunk):
+            part = slice(start, start + chunk)
+            torch.sum(left[self.row[part]] * right[self.col[part]], dim=1, out=result[part])
+        return result
+
+    def __repr__(self) -> str:
+        symmetric = "symmetric" if self.is_symmetric else "directed"
+        return (
+            f"Adjacency(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
+            f"normalize={self.normalize!r}, {symmetric})"
+        )
+
+
+def multiply(matrix: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    """Sparse ``matrix @ x`` into ``out``: no allocation."""
+    return torch.addmm(out, matrix, x, beta=0, out=out)
+
+
+class _Product(torch.autograd.Function):
+    """Y = ÃX with X̄ = ÃᵀȲ and Ā_ij = ⟨Ȳ_i, X_j⟩."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, value: Tensor, adj: Adjacency) -> Tensor:
+        inner = adj.enter(x.contiguous())
+        ctx.adj = adj
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None)
+        return adj.leave(multiply(adj.matrix, inner, torch.empty_like(inner)))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        adj: Adjacency = ctx.adj
+        grad = adj.enter(grad.contiguous())
+        grad_x = grad_value = None
+        if ctx.needs_input_grad[0]:
+            grad_x = adj.leave(multiply(adj.matrix_t, grad, torch.empty_like(grad)))
+        if ctx.needs_input_grad[1]:
+            grad_value = adj.edge_gradient(grad, adj.enter(ctx.saved_tensors[0]))
+        return grad_x, grad_value, None
+
+
+# ------------------------------------------------------------------------------------------------- building
+def _square(shape: tuple[int, ...], what: str) -> int:
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ValueError(f"{what} must be square, but has shape {shape}.")
+    return shape[0]
+
+
+def _check_entries(
+    row: Tensor,
+    col: Tensor,
+    weight: Tensor | None,
+    num_nodes: int,
+    normalize: Normalization,
+    dtype: torch.dtype | None,
+) -> Tensor:
+    """Everything that can be wrong with a graph, in one sentence each; returns the weights as floats."""
+    if normalize not in ("sym", "row", None):
+        raise ValueError(f"normalize must be 'sym', 'row' or None, but came as {normalize!r}.")
+    if num_nodes < 1:
+        raise ValueError("The graph has no nodes; pass num_nodes >= 1 (edges may be absent, nodes may not).")
+    if row.numel():
+        low, high = int(min(row.min(), col.min())), int(max(row.max(), col.max()))
+        if low < 0 or high >= num_nodes:
+            raise ValueError(
+                f"Node ids must be in 0 ... {num_nodes - 1}, but the edges name nodes {low} to {high}; "
+                f"renumber the nodes or pass num_nodes={high + 1}."
+            )
+    if weight is None:
+        return torch.ones(row.numel(), dtype=dtype or torch.get_default_dtype(), device=row.device)
+    if weight.dim() == 2 and weight.size(1) == 1:
+        weight = weight.squeeze(1)
+    if weight.shape != row.shape:
+        raise ValueError(
+            f"edge_weight must hold one number per edge, shape ({row.numel()},), but has shape "
+            f"{tuple(weight.shape)}."
+        )
+    weight = weight.to(dtype or (weight.dtype if weight.is_floating_point() else torch.get_default_dtype()))
+    if not bool(torch.isfinite(weight).all()):
+        bad = int((~torch.isfinite(weight)).nonzero()[0])
+        raise ValueError(
+            f"Edge weights must be finite, but edge {bad} has weight {float(weight[bad])}; "
+            f"drop such edges or replace their weight."
+        )
+    return weight
+
+
+def _coalesce(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort by (row, col) and add up edges that occur more than once."""
+    key = row * num_nodes + col
+    if not bool((key[1:] > key[:-1]).all()):
+        key, by_row = torch.sort(key)
+        weight = weight[by_row]
+        first = torch.ones_like(key, dtype=torch.bool)
+        torch.ne(key[1:], key[:-1], out=first[1:])
+        if not bool(first.all()):
+            slot = first.cumsum(0) - 1
+            key = key[first]
+            weight = weight.new_zeros(key.numel()).index_add(0, slot, weight)
+    return torch.div(key, num_nodes, rounding_mode="floor"), key % num_nodes, weight
+
+
+def _fill_diagonal(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Give every node without a self-loop one of weight 1."""
+    has_loop = torch.zeros(num_nodes, dtype=torch.bool, device=row.device)
+    has_loop[row[row == col]] = True
+    lonely = (~has_loop).nonzero().squeeze(1)
+    row, col = torch.cat([row, lonely]), torch.cat([col, lonely])
+    return _coalesce(row, col, torch.cat([weight, weight.new_ones(lonely.numel())]), num_nodes)
+
+
+def _normalize(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int, normalize: Normalization) -> Tensor:
+    if normalize is None:
+        return weight
+    degree = weight.new_zeros(num_nodes).index_add(0, row, weight)
+    if bool((degree < 0).any()):
+        node = int(degree.argmin())
+        raise ValueError(
+            f"Normalisation needs degrees >= 0, but the weights of the edges into node {node} add up to "
+            f"{float(degree[node]):g}; use non-negative weights or normalize=None."
+        )
+    connected = degree > 0
+    safe = torch.where(connected, degree, 1.0)  # no division by zero, neither here nor in the gradient
+    if normalize == "row":
+        return weight * torch.where(connected, 1.0 / safe, 0.0)[row]
+    scale = torch.where(connected, safe.rsqrt(), 0.0)
+    cut = int((~connected[col]).sum())
+    if cut:
+        warnings.warn(
+            f"Symmetric normalisation gives weight 0 to {cut} of {row.numel()} edges, because they start at "
+            f"nodes that no edge points to; use add_self_loops=True or normalize='row' to keep them.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return weight * (scale[row] * scale[col])  # in this order the result is symmetric to the last bit
+
+
+def _csr(row: Tensor, col: Tensor, value: Tensor, num_nodes: int) -> Tensor:
+    index = torch.int32 if max(num_nodes, row.numel()) < 2**31 - 1 else torch.int64
+    crow = torch.zeros(num_nodes + 1, dtype=torch.int64, device=row.device)
+    torch.cumsum(torch.bincount(row, minlength=num_nodes), 0, out=crow[1:])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(
+            crow.to(index),
+            col.to(index),
+            value.detach(),
+            size=(num_nodes, num_nodes),
+            check_invariants=False,  # sorted, distinct and in range by construction
+        )

@@ -1,0 +1,316 @@
+"""How deep is deep enough: four rules, each a value, and the memory that makes measuring cheap in training.
+
+Errors are relative, ‖G⁽⁰;ᵏ⁾ - G⁽⁰;∞⁾‖ / ‖B‖ in the Frobenius norm: depth must not depend on the units of B.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.recursion import Problem
+from pprgnn.core.solution import Depth, Status
+
+
+class DepthRule(Protocol):
+    """Chooses k for a problem. The forward pass then runs ``k + extra`` deep, so errors are stated for that."""
+
+    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
+        """Return k and what is known about the error at depth ``k + extra``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The finite model: exactly k hops."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        if self.k < 0:
+            raise ValueError(f"A depth must be >= 0, but came as {self.k}.")
+
+    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
+        """Return k itself."""
+        return Depth(self.k, Status.FIXED)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The smallest k whose error is *proved* to be below ``tol``: needs ‖W‖₂ and no sparse product.
+
+    Pessimistic when ‖W‖₂ is large and ε small; :class:`Measured` is then far shallower.
+    """
+
+    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
+        """Return the smallest certified depth, or the cap."""
+        bounds = StepBounds.of(problem)
+        k = bounds.depth(tol, max_depth)
+        if k is None:
+            return Depth(max_depth, Status.CAPPED, error_bound=bounds.error(max_depth + extra))
+        return Depth(k, Status.CERTIFIED, error_bound=bounds.error(k + extra))
+
+
+@dataclass(frozen=True)
+class Influence:
+    """The paper's rule (Eq. 10): follow E⁽ˡ⁺¹⁾ = φ(α Ã E⁽ˡ⁾ W) until it fades. An estimate, **not** a bound.
+
+    It costs as much as the forward pass and fails where signs cancel: for W = -6·I it answers 0.
+    """
+
+    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
+        """Return the farthest hop whose influence is at least ``tol`` of B's."""
+        problem = problem.detach()
+        threshold = tol * float(problem.b.abs().max())
+        origin = replace(problem, b=torch.zeros_like(problem.b))  # the same step without B
+        influence, *scratch = problem.b, *problem.states(3)
+        for hop in range(max_depth + 1):
+            # PAPER: the text starts at α_{l+1}, Theorem 2 at α_l, the published code at α_0; α_{l+1} is right.
+            influence = origin.step(hop + 1, influence, scratch[hop % 2], scratch[2])
+            if not float(influence.abs().max()) >= threshold:  # NaN ends the search, too
+                return Depth(hop, Status.INFLUENCE, products=hop + 1)
+        return Depth(max_depth, Status.CAPPED, products=max_depth + 1)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Compare with a deeper pass: tight, and a proof as soon as the deeper pass is certified. The default.
+
+    The deeper pass runs at the certified depth K when that is at most ``max_depth``; the error at k is then at
+    most ‖G⁽⁰;ᵏ⁾ - G⁽⁰;ᴷ⁾‖ + certificate(K). Otherwise depths k and 2k+1 are compared until they agree.
+    """
+
+    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int, guess: int | None = None) -> Depth:
+        """Return the smallest depth found whose measured error is below ``tol``."""
+        return self.measure(problem, tol, max_depth, extra, guess)[0]
+
+    def measure(
+        self, problem: Problem, tol: float, max_depth: int, extra: int, guess: int | None = None
+    ) -> tuple[Depth, dict[int, float]]:
+        """Also return the error curve {depth: error} that was seen on the way."""
+        bounds = StepBounds.of(problem)
+        cheap = bounds.depth(tol, max_depth=6)
+        if cheap is not None:  # a search would cost more than it can save
+            bound = bounds.error(cheap + extra)
+            return Depth(cheap, Status.CERTIFIED, error_bound=bound), {cheap: bounds.error(cheap)}
+        comparison = _Comparison(problem.detach(), max_depth)
+        deepest = bounds.depth(0.1 * tol, max_depth)
+        if deepest is None:
+            return self._compare(comparison, tol, max_depth, extra, guess or 8)
+        comparison.set_reference(deepest)
+        proved = bounds.error(deepest)
+        k = _smallest(comparison.error, tol - proved, deepest, guess or 4)
+        while k < deepest and extra and comparison.error(min(k + extra, deepest)) > tol - proved:
+            k += 1  # the error need not fall monotonically
+        seen = comparison.error(min(k + extra, deepest))
+        if not math.isfinite(seen):
+            return Depth(deepest, Status.NOT_FINITE, products=comparison.products), comparison.curve
+        bound = seen + proved if k + extra <= deepest else bounds.error(k + extra)
+        return Depth(k, Status.MEASURED, bound, seen, products=comparison.products), comparison.curve
+
+    def _compare(
+        self, comparison: _Comparison, tol: float, max_depth: int, extra: int, k: int
+    ) -> tuple[Depth, dict[int, float]]:
+        """No proof within max_depth. 2k+1, not 2k: an even and an odd depth expose a two-cycle."""
+        while True:
+            reference = min(2 * k + 1, max_depth)
+            k = min(k, max(0, reference - 1))
+            comparison.set_reference(reference)
+            seen = comparison.error(k)
+            if not math.isfinite(seen):
+                return Depth(reference, Status.NOT_FINITE, products=comparison.products), comparison.curve
+            if seen <= tol:
+                k = _smallest(comparison.error, tol, k, max(1, k // 2))
+                status = Status.COMPARED
+                break
+            if reference == max_depth:
+                k, status = max_depth, Status.CAPPED
+                break
+            k = reference
+        return Depth(k, status, measured_error=seen, products=comparison.products), comparison.curve
+
+
+class StepBounds:
+    """cₙ = βₙ L ‖Ã‖₂ ‖W‖₂ and the certificate built from it (section 2 of the method)."""
+
+    def __init__(self, rate: float, eps: float, lipschitz: float) -> None:
+        self.rate, self.eps, self.lipschitz = rate, eps, lipschitz
+
+    @classmethod
+    def of(cls, problem: Problem) -> StepBounds:
+        """Bounds for a problem; the channel with the slowest decay counts."""
+        norm = float(torch.linalg.matrix_norm(problem.weight.detach(), ord=2)) * (1 + 1e-5)  # rounding of the SVD
+        lipschitz = problem.activation.lipschitz
+        return cls(lipschitz * problem.adj.norm_bound * norm, float(problem.eps.detach().min()), lipschitz)
+
+    def step(self, n: int) -> float:
+        """cₙ."""
+        return self.rate / (1 + n * self.eps)
+
+    def error(self, depth: int) -> float:
+        """certificate(depth) / ‖B‖ = (∏_{n<=depth} cₙ) · L / (1 - c_{depth+1}); infinite while c >= 1."""
+        return self._error(sum(self._log_step(n) for n in range(depth + 1)), depth)
+
+    def depth(self, tol: float, max_depth: int) -> int | None:
+        """The smallest depth whose certificate is at most ``tol``, or ``None`` beyond ``max_depth``."""
+        log_product = 0.0
+        for k in range(max_depth + 1):
+            log_product += self._log_step(k)
+            if self._error(log_product, k) <= tol:
+                return k
+        return None
+
+    def _log_step(self, n: int) -> float:
+        step = self.step(n)
+        return math.log(step) if step > 0 else -math.inf
+
+    def _error(self, log_product: float, depth: int) -> float:
+        following = self.step(depth + 1)
+        if not following < 1 or log_product > 700:
+            return math.inf
+        return math.exp(log_product) * self.lipschitz / (1 - following)
+
+
+class _Comparison:
+    """Error of shallow passes against one deep pass, sharing four buffers."""
+
+    def __init__(self, problem: Problem, max_depth: int) -> None:
+        self.problem = problem
+        self.reference_depth = 0
+        self.reference, *self.buffers = problem.states(4)
+        self.scale = float(torch.linalg.vector_norm(problem.b)) or 1.0
+        self.products = 0
+        self.curve: dict[int, float] = {}
+
+    def _run(self, depth: int) -> Tensor:
+        self.products += depth
+        return self.problem.descend(depth, 0, self.buffers[:2], self.buffers[2])[0]
+
+    def set_reference(self, depth: int) -> None:
+        self.reference.copy_(self._run(depth))
+        self.reference_depth = depth
+        self.curve = {}
+
+    def error(self, depth: int) -> float:
+        if depth not in self.curve:
+            state = self.reference if depth == self.reference_depth else self._run(depth)
+            difference = torch.sub(state, self.reference, out=self.buffers[0])  # NaN where not finite
+            self.curve[depth] = float(torch.linalg.vector_norm(difference)) / self.scale
+        return self.curve[depth]
+
+
+def _smallest(error: Callable[[int], float], tol: float, deepest: int, guess: int) -> int:
+    """A depth with error <= tol, at most an eighth above the smallest one that bisection sees."""
+    low, high = -1, min(guess, deepest)
+    while high < deepest and not error(high) <= tol:
+        low, high = high, min(2 * high + 1, deepest)
+    while high - low > max(1, high // 8):
+        middle = (low + high) // 2
+        if error(middle) <= tol:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@dataclass
+class DepthMemory:
+    """Re-uses what a :class:`Measured` rule found, so that training costs little more than a fixed depth.
+
+    Between measurements the error curve seen last is scaled by how ‖W‖ and ε have moved since (an estimate), and
+    the depth follows. A new measurement is made when the graph is of another size, when the estimate leaves the
+    measured range, or when weights or graph have changed and measuring has become cheap: less than ``share`` of
+    the work done since the last one.
+    """
+
+    rule: DepthRule = field(default_factory=Measured)
+    share: float = 0.1
+    _curve: dict[int, float] = field(default_factory=dict, repr=False)
+    _log_rates: tuple[float, float] = field(default=(0.0, 0.0), repr=False)  # log ‖W‖ and ε when measured
+    _graph: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
+    _direction: Tensor | None = field(default=None, repr=False)
+    _work: float = field(default=0.0, repr=False)
+    _cost: float = field(default=0.0, repr=False)
+    measurements: int = 0
+
+    def forget(self) -> None:
+        """Measure again at the next opportunity."""
+        self._curve, self._direction = {}, None
+
+    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
+        """Re-use, adapt or measure."""
+        if not isinstance(self.rule, Measured):
+            return self.rule.choose(problem, tol, max_depth, extra)
+        log_norm = self._log_norm(problem.weight.detach())
+        eps = float(problem.eps.detach().min())
+        adj = problem.adj
+        graph = (adj.num_nodes, adj.num_edges, id(adj))
+        estimate = self._estimate(log_norm, eps, tol, max_depth)
+        changed = graph != self._graph or abs(log_norm - self._log_rates[0]) > 0.02 or eps != self._log_rates[1]
+        affordable = self._work * self.share >= self._cost
+        if estimate is None or not _similar(graph, self._graph) or (changed and affordable):
+            guess = estimate[0] if estimate is not None else None
+            depth, self._curve = self.rule.measure(problem, tol, max_depth, extra, guess)
+            self._log_rates, self._graph = (log_norm, eps), graph
+            self._work, self._cost = 0.0, depth.products
+            self.measurements += 1
+            if not depth.status.converged:
+                self.forget()
+        else:
+            depth = Depth(estimate[0], Status.REUSED, estimated_error=estimate[1])
+        self._work += depth.k + 3 * extra  # a backward term costs about two forward steps
+        return depth
+
+    def _log_norm(self, weight: Tensor) -> float:
+        """log ‖W‖₂ by a power iteration that starts where the last one ended: an estimate, no decomposition."""
+        if self._direction is None or self._direction.shape != weight.shape[:1]:
+            self._direction = weight.new_ones(weight.size(0))
+        v = self._direction.to(weight)
+        for _ in range(2):
+            v = weight @ (weight.t() @ v)
+            v = v / v.norm().clamp_min(1e-30)
+        self._direction = v
+        return math.log(max(float((weight.t() @ v).norm()), 1e-30))
+
+    def _estimate(self, log_norm: float, eps: float, tol: float, max_depth: int) -> tuple[int, float] | None:
+        """The smallest depth whose scaled error is below tol; ``None`` when the curve does not reach it."""
+        known = sorted((k, math.log(max(e, 1e-30))) for k, e in self._curve.items() if math.isfinite(e))
+        if not known or not math.isfinite(log_norm):
+            return None
+        shift, old_norm, old_eps = 0.0, *self._log_rates
+        for k in range(min(max_depth, 2 * known[-1][0]) + 1):
+            shift += log_norm - old_norm + math.log((1 + k * old_eps) / (1 + k * eps))
+            estimate = _interpolate(known, k)
+            if estimate is not None and estimate + shift <= math.log(tol):
+                return k, math.exp(estimate + shift)
+        return None
+
+
+def _interpolate(known: list[tuple[int, float]], k: int) -> float | None:
+    """log error at k from neighbouring measurements; ``None`` left of the first and beyond the last."""
+    for (k0, e0), (k1, e1) in itertools.pairwise(known):
+        if k0 <= k <= k1:
+            return e0 + (e1 - e0) * (k - k0) / (k1 - k0)
+    return known[0][1] if k == known[0][0] else None
+
+
+def _similar(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
+    return all(x <= 2 * y and y <= 2 * x for x, y in zip(a[:2], b[:2], strict=True))
+
+
+def resolve_depth(depth: int | DepthRule | None) -> DepthRule:
+    """An integer is a fixed depth, ``None`` the default rule."""
+    if depth is None:
+        return Measured()
+    if isinstance(depth, bool) or not (isinstance(depth, int) or hasattr(depth, "choose")):
+        raise ValueError(
+            f"depth must be None, an integer or a depth rule (Measured(), Certificate(), Influence(), Fixed(k)), "
+            f"but came as {depth!r}."
+        )
+    return Fixed(depth) if isinstance(depth, int) else depth

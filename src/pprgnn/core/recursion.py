@@ -1,0 +1,169 @@
+"""The recursion G⁽ⁿ⁾ = φ(βₙ Ã G⁽ⁿ⁺¹⁾ W + B) from n = k down to 0, and its truncated adjoint.
+
+Nothing here allocates in a loop: states alternate between buffers, and βₙ is folded into W, so that a step is one
+sparse product, one dense product and one in-place activation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.activation import Activation
+from pprgnn.core.adjacency import Adjacency, multiply
+from pprgnn.core.decay import decay, decay_gradient
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One recursion to solve. ``b`` is in the inner node order of ``adj``."""
+
+    b: Tensor  # (n, d)
+    weight: Tensor  # (d, d)
+    eps: Tensor  # () or (d,)
+    adj: Adjacency
+    activation: Activation
+
+    def detach(self) -> Problem:
+        """The same numbers without their autograd history."""
+        return Problem(self.b.detach(), self.weight.detach(), self.eps.detach(), self.adj, self.activation)
+
+    def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
+        """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾; ``product`` is scratch."""
+        multiply(self.adj.matrix, g, out=product)  # Ã G⁽ⁿ⁺¹⁾
+        torch.addmm(self.b, product, self.weight * decay(n, self.eps), out=out)  # ... W βₙ + B
+        return self.activation.apply_(out)  # φ
+
+    def descend(self, depth: int, keep: int, buffers: list[Tensor], product: Tensor) -> list[Tensor]:
+        """Run n = depth ... 0 from G⁽ᵈᵉᵖᵗʰ⁺¹⁾ = 0 and return G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ in the first buffers.
+
+        Needs ``max(keep, 1) + 1`` buffers: the far states alternate between two of them.
+        """
+        last = max(keep, 1)
+
+        def buffer(n: int) -> Tensor:
+            return buffers[n] if n <= last else buffers[last - (n - last) % 2]
+
+        self.activation.apply_(buffer(depth).copy_(self.b))  # G⁽ᵏ⁾ = φ(B): no sparse product
+        for n in range(depth - 1, -1, -1):
+            self.step(n, buffer(n + 1), buffer(n), product)
+        return buffers[: keep + 1]
+
+    def states(self, count: int) -> list[Tensor]:
+        """Fresh buffers of the size of a state."""
+        return [torch.empty_like(self.b) for _ in range(count)]
+
+
+class Recursion(torch.autograd.Function):
+    """G⁽⁰⁾ at a given depth, with a gradient of exactly ``terms`` terms.
+
+    Kept for the backward pass: G⁽⁰⁾ ... G⁽ᵗᵉʳᵐˢ⁾, or with ``checkpoint`` only the last of them and the output,
+    whatever the depth.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        b: Tensor,
+        weight: Tensor,
+        eps: Tensor,
+        value: Tensor,  # = adj.value: an argument of its own so that autograd sees it
+        adj: Adjacency,
+        activation: Activation,
+        depth: int,
+        terms: int,
+        checkpoint: bool,
+    ) -> Tensor:
+        problem = Problem(adj.enter(b), weight, eps, adj, activation)
+        keep = min(terms, depth)
+        buffers = problem.states(max(keep, 1) + 1)
+        states = problem.descend(depth, keep, buffers, torch.empty_like(problem.b))
+        out = adj.leave(states[0])
+        ctx.adj, ctx.activation, ctx.depth, ctx.terms = adj, activation, depth, terms
+        # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
+        ctx.repeats = checkpoint and keep > 1
+        needs_b = ctx.repeats or not activation.from_output
+        kept = states[keep : keep + 1] if ctx.repeats else states[1:]
+        ctx.save_for_backward(weight, eps, b if needs_b else None, out, *kept)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
+        weight, eps, b, out, *kept = ctx.saved_tensors
+        adj: Adjacency = ctx.adj
+        problem = Problem(out if b is None else adj.enter(b), weight, eps, adj, ctx.activation)
+        z_bar, product, b_bar = (torch.empty_like(out, memory_format=torch.contiguous_format) for _ in range(3))
+        if ctx.repeats:  # G⁽ᴺ⁾ is there; walk down to G⁽¹⁾ once more
+            kept = [*problem.states(min(ctx.terms, ctx.depth) - 1), *kept]
+            for n in range(len(kept) - 1, 0, -1):
+                problem.step(n, kept[n], kept[n - 1], product)
+        gradients = _adjoint(ctx, problem, grad_out, [out, *kept], z_bar, product, b_bar)
+        return (*gradients, None, None, None, None, None)
+
+
+def _adjoint(
+    ctx: Any,
+    problem: Problem,
+    grad_out: Tensor,
+    states: list[Tensor],
+    z_bar: Tensor,
+    product: Tensor,
+    b_bar: Tensor,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of b, weight, eps and the edge values; section 3 of the method, one line per equation."""
+    adj, weight, eps, phi = problem.adj, problem.weight, problem.eps, problem.activation
+    needs_b, needs_weight, needs_eps, needs_value = ctx.needs_input_grad[:4]
+    weight_bar, eps_bar = torch.zeros_like(weight), torch.zeros_like(eps)
+    value_bar = torch.zeros_like(adj.value)
+    if adj.order is None:
+        g, g_bar = states[0], grad_out.contiguous()
+    else:  # the output was saved in the caller's order
+        g = torch.index_select(states[0], 0, adj.order, out=product)
+        g_bar = torch.index_select(grad_out, 0, adj.order, out=z_bar)
+
+    for n in range(ctx.terms):
+        if n > ctx.depth:
+            break  # G⁽ⁿ⁾ = 0 from here on
+        below = states[n + 1] if n < ctx.depth else None  # G⁽ⁿ⁺¹⁾, or None for the zero it starts from
+        if not phi.from_output:  # φ' needs z itself: repeat the step up to φ
+            g = _pre_activation(problem, n, below, product)
+        phi.chain(g_bar, g, out=z_bar)  # Z̄ = φ'(Z⁽ⁿ⁾) ⊙ Ḡ⁽ⁿ⁾
+        if needs_b:
+            b_bar.copy_(z_bar) if n == 0 else b_bar.add_(z_bar)  # B̄ += Z̄
+        if below is None:
+            break
+        beta = decay(n, eps)
+        if needs_value:  # Ā_ij += ⟨Z̄_i, βₙ (G⁽ⁿ⁺¹⁾ W)_j⟩ on existing edges
+            value_bar += adj.edge_gradient(z_bar, torch.mm(below, weight * beta, out=product))
+        more = n + 1 < ctx.terms
+        if not (more or needs_weight or needs_eps):
+            break
+        multiply(adj.matrix_t, z_bar, out=product)  # P = Ãᵀ Z̄; PAPER: βₙ goes with Z⁽ⁿ⁾, not with G⁽ⁿ⁾
+        if needs_weight or needs_eps:
+            outer = below.t() @ product  # (d, d)
+            weight_bar.addcmul_(outer, beta.expand_as(outer))  # W̄ += G⁽ⁿ⁺¹⁾ᵀ P βₙ
+            # ε̄ += dβₙ/dε · Z̄ᵀ(Ã G⁽ⁿ⁺¹⁾ W), read off the d × d matrix: no further pass over the nodes
+            per_channel = decay_gradient(n, eps) * (outer * weight).sum(0)
+            eps_bar += per_channel if eps.dim() else per_channel.sum()
+        if more:
+            torch.mm(product, (weight * beta).t(), out=z_bar)  # Ḡ⁽ⁿ⁺¹⁾ = P βₙ Wᵀ
+            g, g_bar = below, z_bar
+
+    return (
+        adj.leave(b_bar, out=product) if needs_b else None,
+        weight_bar if needs_weight else None,
+        eps_bar if needs_eps else None,
+        value_bar if needs_value else None,
+    )
+
+
+def _pre_activation(problem: Problem, n: int, below: Tensor | None, product: Tensor) -> Tensor:
+    """Z⁽ⁿ⁾ = βₙ Ã G⁽ⁿ⁺¹⁾ W + B."""
+    if below is None:
+        return problem.b
+    multiply(problem.adj.matrix, below, out=product)
+    return torch.addmm(problem.b, product, problem.weight * decay(n, problem.eps))

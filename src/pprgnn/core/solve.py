@@ -1,0 +1,141 @@
+"""``solve``: the one entry into the core. Inputs are checked here, once."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.decay import as_eps
+from pprgnn.core.depth import DepthRule, Fixed, resolve_depth
+from pprgnn.core.recursion import Problem, Recursion
+from pprgnn.core.solution import ConvergenceWarning, Depth, Solution, Status
+
+
+def solve(
+    b: Tensor,
+    weight: Tensor,
+    adj: Adjacency,
+    *,
+    eps: float | Tensor = 1.0,
+    depth: int | DepthRule | None = None,
+    tol: float = 1e-5,
+    max_depth: int = 500,
+    grad_terms: int | None = 5,
+    activation: str | Activation | None = "relu",
+    checkpoint: bool = False,
+) -> Solution:
+    r"""Solve the infinite recursion G⁽ⁿ⁾ = φ(βₙ Ã G⁽ⁿ⁺¹⁾ W + B), βₙ = 1/(1+nε), for G⁽⁰⁾.
+
+    It converges for every ``weight`` and every ``eps`` > 0. Differentiable in ``b``, ``weight``, ``eps`` and the
+    edge weights of ``adj``.
+
+    Args:
+        b: personalisation term B, shape (num_nodes, channels).
+        weight: W, shape (channels, channels), unconstrained.
+        adj: the graph.
+        eps: decay rate, one number or one per channel. The smaller, the farther messages travel.
+        depth: a rule (:class:`Measured`, :class:`Certificate`, :class:`Influence`), ``None`` for
+            ``Measured()``, or an integer for the finite model of that many hops.
+        tol: error allowed, relative to ‖b‖.
+        max_depth: the cap; reaching it warns.
+        grad_terms: exact number of terms of the gradient; ``None`` for all. Memory grows with this number and
+            not with depth.
+        activation: ``"relu"``, ``"leaky_relu"``, ``"tanh"``, ``"identity"`` or an :class:`Activation`.
+        checkpoint: keep one state instead of ``grad_terms`` and repeat those steps in the backward pass.
+
+    Example:
+        >>> import torch, pprgnn
+        >>> ring = torch.arange(8)
+        >>> edges = torch.stack([torch.cat([ring, ring.roll(1)]), torch.cat([ring.roll(1), ring])])
+        >>> adj = pprgnn.Adjacency.from_edge_index(edges)
+        >>> b, weight = torch.eye(8), 2 * torch.eye(8)
+        >>> solution = pprgnn.solve(b, weight, adj, eps=0.5)
+        >>> solution.status.name, solution.error_bound < 1e-5
+        ('MEASURED', True)
+    """
+    rule = resolve_depth(depth)
+    phi = resolve_activation(activation)
+    _check(b, weight, adj, tol, max_depth, grad_terms)
+    eps = as_eps(eps, b, weight.size(0))
+    b = b.contiguous()
+
+    wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (b, weight, eps, adj.value))
+    # G⁽⁰⁾ ... G⁽ᴺ⁾ must all be converged for an N-term gradient, so the pass runs N levels deeper than needed.
+    extra = grad_terms if wants_grad and grad_terms is not None and not isinstance(rule, Fixed) else 0
+    with torch.no_grad():
+        found = rule.choose(Problem(adj.enter(b), weight, eps, adj, phi).detach(), tol, max_depth, extra)
+    total = found.k + extra
+    terms = (total + 1 if grad_terms is None else min(grad_terms, total + 1)) if wants_grad else 0
+    state: Tensor = Recursion.apply(b, weight, eps, adj.value, adj, phi, total, terms, checkpoint)
+
+    status = found.status
+    if not bool(torch.isfinite(state.detach().sum())):
+        status = Status.NOT_FINITE
+    _warn(status, found, tol, max_depth, weight, eps)
+    return Solution(
+        state=state,
+        depth=total,
+        status=status,
+        error_bound=found.error_bound,
+        measured_error=found.measured_error,
+        estimated_error=found.estimated_error,
+        products=found.products + total,
+    )
+
+
+def _check(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int, grad_terms: int | None) -> None:
+    if not isinstance(adj, Adjacency):
+        raise TypeError(
+            f"adj must be a pprgnn.Adjacency, but came as {type(adj).__name__}; build it with "
+            f"Adjacency.from_edge_index(edge_index, num_nodes=...)."
+        )
+    if b.dim() != 2 or b.size(0) != adj.num_nodes:
+        raise ValueError(
+            f"b must have one row per node, shape ({adj.num_nodes}, channels), but has shape {tuple(b.shape)}."
+        )
+    channels = b.size(1)
+    if weight.shape != (channels, channels):
+        raise ValueError(
+            f"weight must have shape ({channels}, {channels}) to match b, but has shape {tuple(weight.shape)}."
+        )
+    if not b.is_floating_point():
+        raise ValueError(f"b must hold floating-point numbers, but has dtype {b.dtype}; use b.float().")
+    adj.check_like(b, "b")
+    adj.check_like(weight, "weight")
+    for name, tensor in (("b", b), ("weight", weight)):
+        if not bool(torch.isfinite(tensor.detach().sum())) and not bool(torch.isfinite(tensor).all()):
+            place = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
+            raise ValueError(
+                f"{name} must be finite, but {name}[{place[0]}, {place[1]}] is {float(tensor[place].detach())}; "
+                f"look for NaN in the features or an exploding loss before this layer."
+            )
+    if not tol > 0:
+        raise ValueError(f"tol must be > 0, but came as {tol}.")
+    if max_depth < 1:
+        raise ValueError(f"max_depth must be >= 1, but came as {max_depth}.")
+    if grad_terms is not None and grad_terms < 1:
+        raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {grad_terms}.")
+
+
+def _warn(status: Status, found: Depth, tol: float, max_depth: int, weight: Tensor, eps: Tensor) -> None:
+    if status.converged:
+        return
+    norm = float(torch.linalg.matrix_norm(weight.detach(), ord=2))
+    facts = f"‖W‖₂ = {norm:.3g}, smallest eps = {float(eps.detach().min()):.3g}"
+    if status is Status.NOT_FINITE:
+        message = (
+            f"The state overflowed {weight.dtype} ({facts}); use a larger eps, weight decay, gradient clipping "
+            f"or float64."
+        )
+    else:
+        known = next((e for e in (found.error_bound, found.measured_error) if e is not None), None)
+        reached = "" if known is None else f" (error {known:.1e})"
+        message = (
+            f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}: {facts}. Raise max_depth, "
+            f"use a larger eps, or regularise the weights."
+        )
+    warnings.warn(message, ConvergenceWarning, stacklevel=3)
