@@ -129,7 +129,7 @@ class Adjacency:
     @classmethod
     def from_scipy(
         cls,
-        matrix: sp.sparray | sp.spmatrix,
+        matrix: sp.csr_array | sp.csr_matrix | sp.coo_array | sp.csc_array,
         *,
         normalize: Normalization = "sym",
         add_self_loops: bool = False,
@@ -158,7 +158,8 @@ class Adjacency:
         import networkx as nx
 
         if graph.number_of_nodes() == 0:  # networkx itself refuses an empty graph, in other words
-            return cls._build(*torch.empty(2, 0).long(), None, 0, normalize, add_self_loops, reorder, dtype)
+            none = torch.empty(0, dtype=torch.long)
+            return cls._build(none, none, None, 0, normalize, add_self_loops, reorder, dtype)
         matrix = nx.to_scipy_sparse_array(graph, weight=weight, format="coo")
         return cls.from_scipy(
             matrix, normalize=normalize, add_self_loops=add_self_loops, reorder=reorder, dtype=dtype
@@ -261,7 +262,7 @@ class Adjacency:
         if x.dim() != 2 or x.size(0) != self.num_nodes:
             raise ValueError(f"x must have shape ({self.num_nodes}, channels), but has {tuple(x.shape)}.")
         self.check_like(x, "x")
-        y: Tensor = _Product.apply(x, self.value, self)
+        y: Tensor = _Product.apply(x, self.value, self)  # type: ignore[no-untyped-call]
         return y
 
     def check_like(self, x: Tensor, name: str) -> None:
@@ -329,7 +330,7 @@ class _Product(torch.autograd.Function):
         return adj.leave(multiply(adj.matrix, inner, torch.empty_like(inner)))
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         adj: Adjacency = ctx.adj
         grad = adj.enter(grad.contiguous())

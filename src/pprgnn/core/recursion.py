@@ -91,7 +91,7 @@ class Recursion(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         weight, eps, b, out, *kept = ctx.saved_tensors
         adj: Adjacency = ctx.adj

@@ -70,7 +70,9 @@ def solve(
         found = rule.choose(Problem(adj.enter(b), weight, eps, adj, phi).detach(), tol, max_depth, extra)
     total = found.k + extra
     terms = (total + 1 if grad_terms is None else min(grad_terms, total + 1)) if wants_grad else 0
-    state: Tensor = Recursion.apply(b, weight, eps, adj.value, adj, phi, total, terms, checkpoint)
+    state: Tensor = Recursion.apply(  # type: ignore[no-untyped-call]
+        b, weight, eps, adj.value, adj, phi, total, terms, checkpoint
+    )
 
     status = found.status
     if not bool(torch.isfinite(state.detach().sum())):

@@ -1,0 +1,296 @@
+"""The infinite-depth layer for PyTorch Geometric."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import glorot, zeros
+from torch_geometric.typing import SparseTensor
+from torch_geometric.utils import add_remaining_self_loops, is_torch_sparse_tensor, scatter
+
+from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.adjacency import Adjacency, Normalization
+from pprgnn.core.decay import as_eps, decay
+from pprgnn.core.depth import DepthMemory, DepthRule, resolve_depth
+from pprgnn.core.solution import Solution
+from pprgnn.core.solve import solve
+from pprgnn.nn.adjacency_cache import cached_adjacency
+
+
+class PPRConv(MessagePassing):  # type: ignore[misc]
+    r"""The infinite-depth graph convolution (PPRGNN).
+
+    From `"Transforming PageRank into an Infinite-Depth Graph Neural Network"
+    <https://arxiv.org/abs/2207.00684>`_:
+
+    .. math::
+        \mathbf{G}^{(n)} = \phi\left(\beta_n \mathbf{\tilde{A}} \mathbf{G}^{(n+1)} \mathbf{W} + \mathbf{X}
+        \mathbf{\Omega} + \mathbf{b}\right), \qquad \beta_n = \frac{1}{1 + n \epsilon}
+
+    for :math:`n = \infty, \ldots, 1, 0`; the output is :math:`\mathbf{G}^{(0)}`. It converges for every weight
+    matrix :math:`\mathbf{W}`. How deep the computation really goes is chosen by a depth rule; :obj:`last_solution`
+    tells how deep it went and what is known about the error.
+
+    Args:
+        in_channels: Size of each input sample, or :obj:`-1` to derive it from the first input.
+        out_channels: Size of each output sample.
+        eps: Decay rate: the smaller, the farther messages travel. (default: :obj:`1.0`)
+        learn_eps: :obj:`True` learns one rate, :obj:`"channel"` one per channel, both starting at :obj:`eps`.
+            (default: :obj:`False`)
+        activation: :obj:`"relu"`, :obj:`"leaky_relu"`, :obj:`"tanh"`, :obj:`"identity"` or a
+            :class:`pprgnn.Activation`. (default: :obj:`"relu"`)
+        depth: A depth rule, an integer for the finite model of that many hops, or :obj:`None` for
+            :class:`pprgnn.Measured`, re-used between steps. (default: :obj:`None`)
+        tol: Error allowed, relative to the norm of the input term. (default: :obj:`1e-5`)
+        max_depth: The cap; reaching it warns. (default: :obj:`500`)
+        grad_terms: Terms of the gradient, :obj:`None` for all. Memory grows with it, not with depth.
+            (default: :obj:`5`)
+        checkpoint: Keep one state instead of :obj:`grad_terms`, and repeat those steps in the backward pass.
+            (default: :obj:`False`)
+        smooth_input: Feed :math:`\mathbf{\tilde{A}} \mathbf{X} \mathbf{\Omega}` instead of :math:`\mathbf{X}
+            \mathbf{\Omega}`, as the paper's experiments do. (default: :obj:`False`)
+        cached: Keep the adjacency of the first call for all others: for transductive learning only. Without it the
+            adjacency is still built only once as long as the same tensors come in. (default: :obj:`False`)
+        add_self_loops: Give every node without a self-loop one of weight 1. (default: as :obj:`normalize`)
+        normalize: :obj:`True` or :obj:`"sym"` for symmetric, :obj:`"row"` for row normalisation, :obj:`False` to
+            take the weights as they are. (default: :obj:`True`)
+        bias: Whether to learn an additive bias. (default: :obj:`True`)
+        **kwargs: Additional arguments of :class:`torch_geometric.nn.conv.MessagePassing`.
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, edge indices :math:`(2, |\mathcal{E}|)` or
+          sparse matrix :math:`(|\mathcal{V}|, |\mathcal{V}|)` (transposed, as everywhere in PyG) or
+          :class:`pprgnn.Adjacency`, edge weights :math:`(|\mathcal{E}|)` *(optional)*
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+
+    Example:
+        >>> import torch
+        >>> conv = PPRConv(16, 32, eps=0.25)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> conv(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 32])
+        >>> conv.last_solution.converged
+        True
+    """
+
+    last_solution: Solution | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        eps: float = 1.0,
+        *,
+        learn_eps: bool | Literal["channel"] = False,
+        activation: str | Activation | None = "relu",
+        depth: int | DepthRule | None = None,
+        tol: float = 1e-5,
+        max_depth: int = 500,
+        grad_terms: int | None = 5,
+        checkpoint: bool = False,
+        smooth_input: bool = False,
+        cached: bool = False,
+        add_self_loops: bool | None = None,
+        normalize: bool | Literal["sym", "row"] = True,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.setdefault("aggr", "add") not in ("add", "sum"):
+            raise ValueError(f"'{type(self).__name__}' adds messages up, but aggr={kwargs['aggr']!r} was given.")
+        super().__init__(**kwargs)
+        if normalize not in (True, False, "sym", "row"):
+            raise ValueError(f"normalize must be True, False, 'sym' or 'row', but came as {normalize!r}.")
+        if add_self_loops is None:
+            add_self_loops = bool(normalize)
+        if add_self_loops and not normalize:
+            raise ValueError(
+                f"'{type(self).__name__}' does not add self-loops without normalisation; "
+                f"set add_self_loops=False or normalize=True."
+            )
+        if learn_eps not in (True, False, "channel"):
+            raise ValueError(f"learn_eps must be True, False or 'channel', but came as {learn_eps!r}.")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.learn_eps = learn_eps
+        self.activation = resolve_activation(activation)
+        self.tol = tol
+        self.max_depth = max_depth
+        self.grad_terms = grad_terms
+        self.checkpoint = checkpoint
+        self.smooth_input = smooth_input
+        self.cached = cached
+        self.add_self_loops = add_self_loops
+        self.normalize = normalize
+        self.depth_memory = DepthMemory(resolve_depth(depth))
+        self.depth = depth
+
+        self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
+        self.weight = Parameter(torch.empty(out_channels, out_channels))
+        self.bias = Parameter(torch.empty(out_channels)) if bias else None
+        self._initial_eps = float(as_eps(eps, torch.empty(()), 1))
+        self.log_eps = None
+        if learn_eps:  # ε > 0 by construction, and a step changes it by a factor
+            self.log_eps = Parameter(torch.empty((out_channels,) if learn_eps == "channel" else ()))
+        self._cached_adj: Adjacency | None = None
+        self.last_solution = None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew and forget the cached graph and depth."""
+        super().reset_parameters()
+        self.lin.reset_parameters()
+        glorot(self.weight)
+        zeros(self.bias)
+        if self.log_eps is not None:
+            torch.nn.init.constant_(self.log_eps, math.log(self._initial_eps))
+        self._cached_adj = None
+        self.last_solution = None
+        self.depth_memory.forget()
+
+    @property
+    def eps(self) -> float | Tensor:
+        """The decay rate: a number, or a tensor when it is learned."""
+        return self._initial_eps if self.log_eps is None else self.log_eps.exp()
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor | SparseTensor | Adjacency, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Node features in, node features out; see :obj:`last_solution` for depth and error."""
+        if isinstance(x, (tuple, list)):
+            raise ValueError(
+                f"'{type(self).__name__}' received a tuple of node features, but a recursion needs the same nodes "
+                f"on both sides; use 'SAGEConv' or 'GraphConv' for bipartite graphs."
+            )
+        if x.dim() != 2:
+            raise ValueError(f"x must have shape (num_nodes, in_channels), but has shape {tuple(x.shape)}.")
+        if self.explain:
+            return self._forward_message_passing(x, edge_index, edge_weight)
+        b = self.lin(x).to(self.weight.dtype)  # autocast may have lowered it; sparse products need full precision
+        adj = self._adjacency(edge_index, edge_weight, b)
+        with torch.autocast(b.device.type, enabled=False):
+            b = self._input_term(b if not self.smooth_input else adj @ b)
+            solution = solve(
+                b,
+                self.weight,
+                adj,
+                eps=self.eps,
+                depth=self.depth_memory,
+                tol=self.tol,
+                max_depth=self.max_depth,
+                grad_terms=self.grad_terms,
+                activation=self.activation,
+                checkpoint=self.checkpoint,
+            )
+        self.last_solution = replace(solution, state=solution.state.detach())
+        return solution.state
+
+    def _input_term(self, b: Tensor) -> Tensor:
+        return b if self.bias is None else b + self.bias
+
+    def _adjacency(self, edge_index: Any, edge_weight: Tensor | None, b: Tensor) -> Adjacency:
+        if self._cached_adj is not None:
+            return self._cached_adj
+        if isinstance(edge_index, Adjacency):
+            if edge_weight is not None:
+                raise ValueError("An Adjacency carries its own weights; pass edge_weight when building it.")
+            return edge_index
+        if isinstance(edge_index, SparseTensor):
+            edge_index = edge_index.to_torch_sparse_csr_tensor(b.dtype)
+        options: dict[str, Any] = {
+            "normalize": self._normalization(),
+            "add_self_loops": self.add_self_loops,
+            "dtype": b.dtype,
+        }
+        if is_torch_sparse_tensor(edge_index):
+            self._check_sparse(edge_index, edge_weight, b.size(0))
+
+            def build() -> Adjacency:
+                return Adjacency.from_torch(edge_index, **options)
+        else:
+
+            def build() -> Adjacency:
+                edges = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
+                return Adjacency.from_edge_index(edges, edge_weight, b.size(0), **options)
+
+        key = (b.size(0), self.flow, *options.values())
+        adj = cached_adjacency(edge_index, edge_weight, key, build)
+        if self.cached:
+            self._cached_adj = adj
+        return adj
+
+    def _normalization(self) -> Normalization:
+        return None if self.normalize is False else "row" if self.normalize == "row" else "sym"
+
+    def _check_sparse(self, adj_t: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
+        if edge_weight is not None:
+            raise ValueError("A sparse adjacency carries its own weights; put edge_weight into it instead.")
+        if self.flow != "source_to_target":
+            raise ValueError("flow='target_to_source' needs an edge_index; transpose the sparse matrix instead.")
+        if tuple(adj_t.shape) != (num_nodes, num_nodes):
+            raise ValueError(
+                f"The sparse adjacency must have shape ({num_nodes}, {num_nodes}) to match x, "
+                f"but has shape {tuple(adj_t.shape)}."
+            )
+
+    # PyG's explainers put masks on messages, so they need real messages: the same recursion through propagate(),
+    # at the depth found before, with autograd through all of it.
+    def _forward_message_passing(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
+        if not isinstance(edge_index, Tensor) or is_torch_sparse_tensor(edge_index):
+            raise ValueError("Explanations need an edge_index of shape (2, num_edges), not a sparse adjacency.")
+        if self.last_solution is None:
+            self.explain = False
+            with torch.no_grad():
+                self(x, edge_index, edge_weight)
+            self.explain = True
+        assert self.last_solution is not None
+        edge_index, edge_weight = self._explained_edges(edge_index, edge_weight, x)
+        b = self.lin(x)
+        if self.smooth_input:
+            b = self.propagate(edge_index, x=b, edge_weight=edge_weight)
+        b = self._input_term(b)
+        phi, eps = self.activation.function, torch.as_tensor(self.eps, dtype=b.dtype, device=b.device)
+        g = phi(b)
+        for n in range(self.last_solution.depth - 1, -1, -1):
+            g = phi(decay(n, eps) * (self.propagate(edge_index, x=g, edge_weight=edge_weight) @ self.weight) + b)
+        return g
+
+    def _explained_edges(self, edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalised edges in the order the explainers expect: the given ones, then the self-loops."""
+        n = x.size(0)
+        kind = self._normalization()
+        if kind == "sym":
+            edges, weight = gcn_norm(edge_index, edge_weight, n, False, self.add_self_loops, self.flow, x.dtype)
+            return edges, weight
+        if edge_weight is None:
+            edge_weight = x.new_ones(edge_index.size(1))
+        if self.add_self_loops:
+            edge_index, edge_weight = add_remaining_self_loops(edge_index, edge_weight, 1.0, n)
+        if kind == "row":
+            target = edge_index[1 if self.flow == "source_to_target" else 0]
+            degree = scatter(edge_weight, target, dim_size=n, reduce="sum")
+            edge_weight = edge_weight / degree.masked_fill(degree == 0, 1.0)[target]
+        return edge_index, edge_weight
+
+    def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
+        """One message; only explanations send them one by one."""
+        return edge_weight.view(-1, 1) * x_j
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What can be found again is not copied or pickled: it may be as large as the graph.
+        return {**super().__getstate__(), "_cached_adj": None, "last_solution": None}
+
+    def __repr__(self) -> str:
+        learned = {True: ", learn_eps=True", "channel": ", learn_eps='channel'"}.get(self.learn_eps, "")
+        depth = "" if self.depth is None else f", depth={self.depth}"
+        return (
+            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, eps={self._initial_eps:g}"
+            f"{learned}{depth})"
+        )
