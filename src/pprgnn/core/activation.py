@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -98,6 +99,19 @@ class _Tanh(Activation):
         return out
 
 
+# Named functions rather than lambdas: a layer must survive pickling.
+def _leaky(z: Tensor, slope: float) -> Tensor:
+    return torch.where(z > 0, z, slope * z)
+
+
+def _leaky_derivative(g: Tensor, slope: float) -> Tensor:
+    return torch.where(g > 0, 1.0, slope).to(g.dtype)
+
+
+def _tanh_derivative(g: Tensor) -> Tensor:
+    return 1 - g * g
+
+
 def leaky_relu(negative_slope: float = 0.01) -> Activation:
     """φ(z) = max(z, 0) + negative_slope · min(z, 0), for a slope in [0, 1]."""
     if not 0.0 <= negative_slope <= 1.0:
@@ -105,8 +119,8 @@ def leaky_relu(negative_slope: float = 0.01) -> Activation:
     slope = float(negative_slope)
     name = {0.0: "relu", 1.0: "identity"}.get(slope, f"leaky_relu({slope:g})")
     return _Leaky(
-        function=lambda z: torch.where(z > 0, z, slope * z),
-        derivative=lambda g: torch.where(g > 0, 1.0, slope).to(g.dtype),
+        function=partial(_leaky, slope=slope),
+        derivative=partial(_leaky_derivative, slope=slope),
         lipschitz=1.0,
         from_output=True,
         name=name,
@@ -116,7 +130,7 @@ def leaky_relu(negative_slope: float = 0.01) -> Activation:
 
 RELU = leaky_relu(0.0)
 IDENTITY = leaky_relu(1.0)
-TANH = _Tanh(torch.tanh, lambda g: 1 - g * g, lipschitz=1.0, from_output=True, name="tanh")
+TANH = _Tanh(torch.tanh, _tanh_derivative, lipschitz=1.0, from_output=True, name="tanh")
 
 _BY_NAME = {"relu": RELU, "leaky_relu": leaky_relu(), "tanh": TANH, "identity": IDENTITY}
 

@@ -229,7 +229,7 @@ class DepthMemory:
     the work done since the last one.
     """
 
-    rule: DepthRule = field(default_factory=Measured)
+    rule: Measured = field(default_factory=Measured)
     share: float = 0.1
     _curve: dict[int, float] = field(default_factory=dict, repr=False)
     _log_rates: tuple[float, float] = field(default=(0.0, 0.0), repr=False)  # log ‖W‖ and ε when measured
@@ -245,8 +245,6 @@ class DepthMemory:
 
     def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
         """Re-use, adapt or measure."""
-        if not isinstance(self.rule, Measured):
-            return self.rule.choose(problem, tol, max_depth, extra)
         log_norm = self._log_norm(problem.weight.detach())
         eps = float(problem.eps.detach().min())
         adj = problem.adj

@@ -19,7 +19,7 @@ from torch_geometric.utils import add_remaining_self_loops, is_torch_sparse_tens
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency, Normalization
 from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.depth import DepthMemory, DepthRule, resolve_depth
+from pprgnn.core.depth import DepthMemory, DepthRule, Measured, resolve_depth
 from pprgnn.core.solution import Solution
 from pprgnn.core.solve import solve
 from pprgnn.nn.adjacency_cache import cached_adjacency
@@ -129,7 +129,8 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         self.cached = cached
         self.add_self_loops = add_self_loops
         self.normalize = normalize
-        self.depth_memory = DepthMemory(resolve_depth(depth))
+        rule = resolve_depth(depth)
+        self.depth_rule = DepthMemory(rule) if isinstance(rule, Measured) else rule
         self.depth = depth
 
         self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
@@ -153,7 +154,8 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
             torch.nn.init.constant_(self.log_eps, math.log(self._initial_eps))
         self._cached_adj = None
         self.last_solution = None
-        self.depth_memory.forget()
+        if isinstance(self.depth_rule, DepthMemory):
+            self.depth_rule.forget()
 
     @property
     def eps(self) -> float | Tensor:
@@ -182,7 +184,7 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
                 self.weight,
                 adj,
                 eps=self.eps,
-                depth=self.depth_memory,
+                depth=self.depth_rule,
                 tol=self.tol,
                 max_depth=self.max_depth,
                 grad_terms=self.grad_terms,
