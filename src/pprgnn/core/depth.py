@@ -266,11 +266,12 @@ class DepthMemory:
         return depth
 
     def _log_norm(self, weight: Tensor) -> float:
-        """log ‖W‖₂ by a power iteration that starts where the last one ended: an estimate, no decomposition."""
-        if self._direction is None or self._direction.shape != weight.shape[:1]:
-            self._direction = weight.new_ones(weight.size(0))
-        v = self._direction.to(weight)
-        for _ in range(2):
+        """Log ‖W‖₂ by a power iteration that starts where the last one ended: an estimate, no decomposition."""
+        v, rounds = self._direction, 2
+        if v is None or v.shape != weight.shape[:1]:
+            v, rounds = weight.sum(1) + 1e-3, 60  # from scratch: later drift must not look like convergence
+        v = v.to(weight)
+        for _ in range(rounds):
             v = weight @ (weight.t() @ v)
             v = v / v.norm().clamp_min(1e-30)
         self._direction = v

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pprgnn.core import kernel
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency, multiply
 from pprgnn.core.decay import decay, decay_gradient
@@ -47,6 +48,10 @@ class Problem:
         def buffer(n: int) -> Tensor:
             return buffers[n] if n <= last else buffers[last - (n - last) % 2]
 
+        library = kernel.library_for(self)
+        if library is not None:
+            kernel.forward(library, self, [buffer(n) for n in range(depth + 1)])
+            return buffers[: keep + 1]
         self.activation.apply_(buffer(depth).copy_(self.b))  # G⁽ᵏ⁾ = φ(B): no sparse product
         for n in range(depth - 1, -1, -1):
             self.step(n, buffer(n + 1), buffer(n), product)
@@ -125,33 +130,42 @@ def _adjoint(
         g = torch.index_select(states[0], 0, adj.order, out=product)
         g_bar = torch.index_select(grad_out, 0, adj.order, out=z_bar)
 
+    library = None if needs_value else kernel.library_for(problem)
+    ready = False  # whether Z̄ of this term and its share of B̄ are there already
     for n in range(ctx.terms):
         if n > ctx.depth:
             break  # G⁽ⁿ⁾ = 0 from here on
         below = states[n + 1] if n < ctx.depth else None  # G⁽ⁿ⁺¹⁾, or None for the zero it starts from
-        if not phi.from_output:  # φ' needs z itself: repeat the step up to φ
-            g = _pre_activation(problem, n, below, product)
-        phi.chain(g_bar, g, out=z_bar)  # Z̄ = φ'(Z⁽ⁿ⁾) ⊙ Ḡ⁽ⁿ⁾
-        if needs_b:
-            b_bar.copy_(z_bar) if n == 0 else b_bar.add_(z_bar)  # B̄ += Z̄
+        if not ready:
+            if not phi.from_output:  # φ' needs z itself: repeat the step up to φ
+                g = _pre_activation(problem, n, below, product)
+            phi.chain(g_bar, g, out=z_bar)  # Z̄ = φ'(Z⁽ⁿ⁾) ⊙ Ḡ⁽ⁿ⁾
+            if needs_b:
+                b_bar.copy_(z_bar) if n == 0 else b_bar.add_(z_bar)  # B̄ += Z̄
         if below is None:
             break
         beta = decay(n, eps)
+        weight_t = (weight * beta).t()
         if needs_value:  # Ā_ij += ⟨Z̄_i, βₙ (G⁽ⁿ⁺¹⁾ W)_j⟩ on existing edges
-            value_bar += adj.edge_gradient(z_bar, torch.mm(below, weight * beta, out=product))
+            value_bar += adj.edge_gradient(z_bar, torch.mm(below, weight_t.t(), out=product))
         more = n + 1 < ctx.terms
         if not (more or needs_weight or needs_eps):
             break
-        multiply(adj.matrix_t, z_bar, out=product)  # P = Ãᵀ Z̄; PAPER: βₙ goes with Z⁽ⁿ⁾, not with G⁽ⁿ⁾
-        if needs_weight or needs_eps:
+        if library is not None:  # the lines below in one pass, up to the next Z̄
+            outer = kernel.adjoint(
+                library, problem, weight_t, z_bar, below, product if more else None, b_bar if needs_b else None
+            )
+            z_bar, product, ready = product, z_bar, True
+        else:
+            multiply(adj.matrix_t, z_bar, out=product)  # P = Ãᵀ Z̄; PAPER: βₙ goes with Z⁽ⁿ⁾, not with G⁽ⁿ⁾
             outer = below.t() @ product  # (d, d)
-            weight_bar.addcmul_(outer, beta.expand_as(outer))  # W̄ += G⁽ⁿ⁺¹⁾ᵀ P βₙ
-            # ε̄ += dβₙ/dε · Z̄ᵀ(Ã G⁽ⁿ⁺¹⁾ W), read off the d × d matrix: no further pass over the nodes
-            per_channel = decay_gradient(n, eps) * (outer * weight).sum(0)
-            eps_bar += per_channel if eps.dim() else per_channel.sum()
-        if more:
-            torch.mm(product, (weight * beta).t(), out=z_bar)  # Ḡ⁽ⁿ⁺¹⁾ = P βₙ Wᵀ
-            g, g_bar = below, z_bar
+            if more:
+                torch.mm(product, weight_t, out=z_bar)  # Ḡ⁽ⁿ⁺¹⁾ = P βₙ Wᵀ
+                g, g_bar = below, z_bar
+        weight_bar.addcmul_(outer, beta.expand_as(outer))  # W̄ += G⁽ⁿ⁺¹⁾ᵀ P βₙ
+        # ε̄ += dβₙ/dε · Z̄ᵀ(Ã G⁽ⁿ⁺¹⁾ W), read off the d × d matrix: no further pass over the nodes
+        per_channel = decay_gradient(n, eps) * (outer * weight).sum(0)
+        eps_bar += per_channel if eps.dim() else per_channel.sum()
 
     return (
         adj.leave(b_bar, out=product) if needs_b else None,

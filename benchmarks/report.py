@@ -1,0 +1,146 @@
+"""Turns the measured data into Markdown, which is printed as well: one source, one form."""
+
+from __future__ import annotations
+
+from benchmarks.contestants import CONTESTANTS, GRAD_TERMS, TOL
+
+MAIN_LEGEND = f"""\
+- ms: median of one forward and backward pass, tolerance {TOL:g}, {GRAD_TERMS} gradient terms, contestants taking
+  turns. Normalisation and sparse building are outside, for everyone. The states agree to 1e-3 before any timing.
+- ours: `pprgnn.solve` at a depth found earlier and re-used (`DepthMemory`), as in all but a few steps of training;
+  what finding it costs is in the training table. (a): `GCNConv` loop. (b): torch COO, d × n layout. Both search
+  their depth by the paper's influence rule in every pass, as published; *per product* divides
+  time by products.
+- products: sparse products of search, forward and backward together (ours / a / b).
+- memory: peak above the start of the step, in states of n × d floats (ours / a / b), each in a fresh process, ours
+  including the measurement of its depth, a and b with a search of one hop (they keep no more when deeper).
+- roof: time that this machine's measured peaks need / measured time of ours. Operations: all dense products
+  (2nd² each: one a step, two a gradient term, one in the last) plus the sparse ones (2·nnz·d), at the GEMM peak.
+  Bytes: G and B read, G written, CSR read once per step; Z̄, G, B̄ read, Z̄, B̄ written, CSR read per gradient term;
+  float32, int32 indices. *overlapped*: max(operations / peak, bytes / bandwidth); *serial*: their sum. Where the
+  states fit the cache (batch, ppi-like) memory bandwidth is no bound and the serial figure flatters.
+"""
+
+
+def markdown(data: dict) -> str:
+    """The whole report."""
+    parts = [_head(data)]
+    if data["shapes"]:
+        header = [
+            "shape", "nodes", "edges", "d", "ε", "ours ms", "(a) ms", "(b) ms", "a/ours", "b/ours",
+            "per product a, b", "products", "memory (states)", "roof overlapped", "roof serial",
+        ]  # fmt: skip
+        rows = [_shape_row(name, row, len(header)) for name, row in data["shapes"].items()]
+        parts += ["## One layer, forward and backward", table(header, rows), MAIN_LEGEND]
+    if "memory_depth" in data:
+        parts += _memory_part(data["memory_depth"])
+    if data["training"]:
+        parts += _training_part(data["training"])
+    if "scaling" in data:
+        parts += _scaling_part(data["scaling"])
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, padded so that it reads well in a terminal."""
+    widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
+    lines = [header, ["-" * width for width in widths], *rows]
+    padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in padded)
+
+
+def _head(data: dict) -> str:
+    machine = data["machine"]
+    edited = " (edited since)" if data["edited"] else ""
+    gemm = ", ".join(f"{size} {rate:.0f}" for size, rate in machine["gemm_gflops"].items())
+    stream = ", ".join(f"{kind} {rate:.1f}" for kind, rate in machine["stream_gbytes"].items())
+    return (
+        f"# Benchmark\n\n"
+        f"`{data['command']}` at commit `{data['commit'][:12]}`{edited}, {data['date']}, seed {data['seed']}."
+        f"{' **Smoke run: sizes are tiny, the numbers mean nothing.**' if data['smoke'] else ''}\n\n"
+        f"{machine['cpu']}, {machine['threads']} threads, {machine['memory_gb']} GB, torch {machine['torch']}, "
+        f"load at the start {machine['load_average']:.1f}. GEMM in GFLOP/s: {gemm}. Memory in GB/s: {stream}."
+    )
+
+
+def _shape_row(name: str, row: dict, columns: int) -> list[str]:
+    if "skipped" in row:
+        return [name, row["skipped"]] + [""] * (columns - 2)
+    runs = row["contestants"]
+    ms = {who: runs[who]["median_ms"] for who in CONTESTANTS}
+    per_product = {who: ms[who] / runs[who]["products"] for who in CONTESTANTS}
+    memory = [f"{peak['extra_states']:.1f}" if (peak := runs[who]["memory"]) else "-" for who in CONTESTANTS]
+    return [
+        name,
+        f"{row['num_nodes']:,}",
+        f"{row['num_edges']:,}",
+        str(row["channels"]),
+        f"{row['eps']:g}",
+        *(_ms(ms[who]) for who in CONTESTANTS),
+        *(f"{ms[who] / ms['ours']:.1f}×" for who in ("pyg", "coo")),
+        ", ".join(f"{per_product[who] / per_product['ours']:.1f}×" for who in ("pyg", "coo")),
+        " / ".join(str(runs[who]["products"]) for who in CONTESTANTS),
+        " / ".join(memory),
+        f"{row['roofline']['overlapped']:.0%}",
+        f"{row['roofline']['serial']:.0%}",
+    ]
+
+
+def _memory_part(data: dict) -> list[str]:
+    rows = [
+        [str(row["depth"]), f"{row['peak_bytes'] / 2**20:.1f}", f"{row['extra_states']:.2f}"]
+        for row in data["rows"]
+    ]
+    return [
+        "## Memory against depth",
+        table(["depth", "peak MB", "above the start (states)"], rows),
+        f"Relative difference of the peaks: {data['relative_difference']:+.2%}. Forward and backward with "
+        f"{GRAD_TERMS} gradient terms, {data['num_nodes']:,} nodes, {data['num_edges']:,} edges, "
+        f"{data['channels']} channels, fresh processes.",
+    ]
+
+
+def _training_part(data: dict) -> list[str]:
+    rows, notes = [], []
+    for name, run in data.items():
+        if "skipped" in run:
+            rows.append([name, run["skipped"], *[""] * 6])
+            continue
+        for rule, row in run["rows"].items():
+            rows.append(
+                [
+                    name,
+                    rule,
+                    _ms(row["median_ms"]),
+                    f"{row['median_overhead']:+.1%}",
+                    _ms(row["total_ms"]),
+                    f"{row['total_overhead']:+.1%}",
+                    f"{row['first_depth']} → {row['last_depth']}",
+                    str(row["forward_products"]),
+                ]
+            )
+        notes.append(
+            f"- {name}: {run['steps']} steps; the default measured {run['measurements']} times, "
+            f"{run['products_measuring']} sparse products in all (fewer steps spread them less)."
+        )
+    header = ["shape", "depth rule", "median ms", "overhead", "total ms", "overhead", "depth", "forward products"]
+    legend = (
+        "A step is layer + linear head + cross-entropy + Adam. *default*: `DepthMemory(Measured())`; *fixed*: the "
+        "depth the default found at first; *influence*: the paper's search in every forward pass. Overheads are "
+        "relative to fixed; the total includes every measurement. Steps of the three take turns."
+    )
+    return ["## A training step", table(header, rows), legend, "\n".join(notes)]
+
+
+def _scaling_part(data: dict) -> list[str]:
+    rows = []
+    for name, run in data.items():
+        key = name if name == "depth" else f"num_{name}"
+        points = ", ".join(f"{row[key]:,}: {_ms(row['ms'])}" for row in run["rows"])
+        rows.append([name, f"{run['exponent']:.2f}", points])
+    legend = "Least-squares slope of log time over log size, forward and backward. Edges grow with nodes, 6 each."
+    return ["## How time grows", table(["against", "exponent", "ms at"], rows), legend]
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
