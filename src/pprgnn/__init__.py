@@ -2,6 +2,7 @@
 
 from pprgnn.core.activation import Activation, leaky_relu
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.buffers import release_buffers
 from pprgnn.core.depth import Certificate, DepthMemory, DepthRule, Fixed, Influence, Measured
 from pprgnn.core.pagerank import pagerank
 from pprgnn.core.solution import ConvergenceWarning, Solution, Status
@@ -22,5 +23,6 @@ __all__ = [
     "Status",
     "leaky_relu",
     "pagerank",
+    "release_buffers",
     "solve",
 ]

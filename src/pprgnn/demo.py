@@ -22,28 +22,36 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:  # torch costs seconds to import, and --help does not need it
     from torch import Tensor, nn
 
-PICTURE = "accuracy-vs-distance.png"
 CLASSES = 2
 CHANCE = 1 / CLASSES
-# Model: hops it can see (None: learned), its Okabe-Ito colour and line width. All baselines end on the chance line:
-# there the widths nest, so that every line stays visible.
+# Model: hops it can see (None: learned), its Okabe-Ito colour and line width. The farther a model sees the wider:
+# where lines coincide they nest, and all stay visible.
 MODELS: dict[str, tuple[int | None, str, float]] = {
-    "GCN, 2 layers": (2, "#E69F00", 9),
-    "GCN, 8 layers": (8, "#56B4E9", 7),
+    "GCN, 2 layers": (2, "#E69F00", 2),
+    "GCN, 8 layers": (8, "#56B4E9", 3.5),
     "APPNP, 10 steps": (10, "#CC79A7", 5),
-    "GCN, 32 layers": (32, "#009E73", 3),
-    "PPRGNN (ours)": (None, "#0072B2", 4.5),
+    "GCN, 32 layers": (32, "#009E73", 7),
+    "PPRGNN (ours)": (None, "#0072B2", 9),
 }
-TASK = (
-    "Chains of {s.length} nodes. The class is written on the first node only (one-hot, noise {s.noise}); every node "
-    "has to name it.\n{s.train_chains} chains to train, {s.val_chains} to validate, {s.test_chains} to test; "
-    "seed {s.seed}."
-)
-Progress = Callable[[str, int, float], None]  # model, epochs done, validation accuracy so far
-
-
-class DemoError(Exception):
-    """A sentence for the user."""
+TASK = """{length} nodes a chain. The class is written on the first node only (one-hot, noise {noise}); every node
+has to name it. {train_chains} chains to train, {val_chains} to validate, {test_chains} to test. Seed: {seed}."""
+PICTURE = "accuracy-vs-distance.png"
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>PPRGNN demo</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:56em;margin:2em auto;padding:0 1em}}img{{max-width:100%}}
+table{{border-collapse:collapse}}td,th{{padding:.25em .6em;text-align:right;border-bottom:1px solid #ccc}}
+td:first-child,th:first-child{{text-align:left}}</style></head>
+<body><h1>How far can a model see?</h1><p>{task} {note}</p>
+<img src="data:image/png;base64,{picture}" alt="Test accuracy of each model against the distance from the head">
+<table>{rows}</table>
+<p>“&lt;10”, “10-50”, “&gt;50”: test accuracy at these distances from the head. “depth”: hops computed; beyond them
+no model can do better than chance. “eps”: the learned decay rate of our model. What is known about its depth:
+<i>{status}</i></p>
+<h2>Settings</h2><p>The same for all models: {settings}; Adam, tanh, no biases. Training ends early once every
+validation node is right with a mean loss below 0.05. The weights with the best validation accuracy, then loss, are
+tested.</p><p>Command: <code>{command}</code><br>Versions: {versions}</p></body></html>
+"""
+Progress = Callable[[str, int, float], None]  # model, epochs done, best validation accuracy so far
 
 
 @dataclass(frozen=True)
@@ -57,11 +65,10 @@ class Settings:
     test_chains: int = 100
     noise: float = 0.1
     hidden: int = 16
-    eps: float = 0.25  # where the learned decay rate of our model starts
+    initial_eps: float = 0.25
     learning_rate: float = 0.01
     max_gradient_norm: float = 1.0
     epochs: int = 200
-    validate_every: int = 5
 
 
 class Chains(NamedTuple):
@@ -86,11 +93,6 @@ class Result:
     eps: float | None = None
     depth_status: str = ""
 
-    def between(self, low: int, high: int) -> float | None:
-        """Mean accuracy at distances low..high from the head, or None on chains too short for that."""
-        part = self.accuracy_by_distance[low : high + 1]
-        return sum(part) / len(part) if part else None
-
 
 def make_chains(count: int, length: int, noise: float, seed: int) -> Chains:
     """Undirected chains, as many of each class; only the head has features: its class, one-hot, with noise."""
@@ -107,30 +109,29 @@ def make_chains(count: int, length: int, noise: float, seed: int) -> Chains:
 
 
 def build_model(name: str, settings: Settings) -> nn.Module:
-    """One of the five; all without biases, with which 32 layers learn nothing and the others no more."""
+    """One of the five. None has biases: with them 32 layers often learn nothing, and the others gain nothing."""
     from torch.nn import Linear, Tanh
     from torch_geometric.nn import APPNP, GCNConv, Sequential
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
     from pprgnn.nn import PPRConv
 
-    hidden = settings.hidden
+    hops, hidden = MODELS[name][0], settings.hidden
     layers: list[Any]
-    if name.startswith("GCN"):
-        sizes = [CLASSES, *[hidden] * ((MODELS[name][0] or 1) - 1), CLASSES]
-        # Normalising once instead of in every layer changes nothing but the time.
-        layers = [(gcn_norm, "edge_index -> edge_index, edge_weight")]
-        for inputs, outputs in itertools.pairwise(sizes):
-            conv = GCNConv(inputs, outputs, bias=False, normalize=False)
-            layers += [(conv, "x, edge_index, edge_weight -> x"), Tanh()]
-        layers.pop()  # logits leave as they are
+    if hops is None:
+        # tanh hands a label on at full strength however far it travels, and the state cannot overflow.
+        conv = PPRConv(CLASSES, hidden, settings.initial_eps, learn_eps=True, activation="tanh", bias=False)
+        layers = [(conv, "x, edge_index -> x"), Linear(hidden, CLASSES, bias=False)]
     elif name.startswith("APPNP"):
         layers = [(Linear(CLASSES, hidden, bias=False), "x -> x"), Tanh(), Linear(hidden, CLASSES, bias=False)]
-        layers += [(APPNP(K=MODELS[name][0], alpha=0.1), "x, edge_index -> x")]
+        layers += [(APPNP(K=hops, alpha=0.1), "x, edge_index -> x")]
     else:
-        # tanh: a label is handed on at full strength however far it travels, and the state cannot overflow.
-        conv = PPRConv(CLASSES, hidden, eps=settings.eps, learn_eps=True, activation="tanh", bias=False)
-        layers = [(conv, "x, edge_index -> x"), Linear(hidden, CLASSES, bias=False)]
+        # Normalising once instead of in every layer changes nothing but the time.
+        layers = [(gcn_norm, "edge_index -> edge_index, edge_weight")]
+        for inputs, outputs in itertools.pairwise([CLASSES, *[hidden] * (hops - 1), CLASSES]):
+            gcn = GCNConv(inputs, outputs, bias=False, normalize=False)
+            layers += [(gcn, "x, edge_index, edge_weight -> x"), Tanh()]
+        layers.pop()  # logits leave as they are
     model: nn.Module = Sequential("x, edge_index", layers)
     return model
 
@@ -152,7 +153,7 @@ def train(name: str, settings: Settings, parts: list[Chains], progress: Progress
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_gradient_norm)
         optimizer.step()
-        if epoch % settings.validate_every:
+        if epoch % 5:
             continue
         with torch.no_grad():
             logits = model(validation.x, validation.edge_index)
@@ -189,8 +190,9 @@ def evaluate(name: str, model: nn.Module, test: Chains, length: int, epochs: int
         depth=MODELS[name][0],
     )
     if conv is not None and conv.last_solution is not None and conv.log_eps is not None:
-        result.eps, result.depth = float(conv.log_eps.detach().exp()), conv.last_solution.depth
-        result.depth_status = conv.last_solution.status.value
+        result.depth, result.eps = conv.last_solution.depth, float(conv.log_eps.detach().exp())
+        bound = conv.last_solution.error_bound
+        result.depth_status = conv.last_solution.status.value + (f" Here: {bound:.1e}." if bound else "")
     return result
 
 
@@ -216,7 +218,7 @@ def show_progress(epochs: int) -> Iterator[Progress]:
             if name not in tasks:
                 tasks[name] = display.add_task(name, total=epochs, note="")
             note = f"epoch {epoch}, validation accuracy {accuracy:.1%}"
-            display.update(tasks[name], completed=epochs if accuracy == 1 else epoch, note=note)
+            display.update(tasks[name], completed=epoch, note=note)
 
         yield move
 
@@ -224,18 +226,15 @@ def show_progress(epochs: int) -> Iterator[Progress]:
 def run_models(settings: Settings) -> tuple[list[Result], bool]:
     """Train all models; also say whether Ctrl-C cut that short."""
     counts = (settings.train_chains, settings.val_chains, settings.test_chains)
-    parts = [
-        make_chains(count, settings.length, settings.noise, len(counts) * settings.seed + i)
-        for i, count in enumerate(counts)
-    ]
+    seeds = itertools.count(len(counts) * settings.seed)  # no two parts, and no two runs, share a chain
+    parts = [make_chains(count, settings.length, settings.noise, next(seeds)) for count in counts]
     results: list[Result] = []
     try:
         with show_progress(settings.epochs) as progress:
             for name in MODELS:
                 results.append(train(name, settings, parts, progress))
                 if not sys.stdout.isatty():
-                    done = results[-1]
-                    print(f"{name}: test accuracy {done.accuracy:.1%} after {done.seconds:.1f} s", flush=True)
+                    print(f"{name}: test accuracy {results[-1].accuracy:.1%}", flush=True)
     except KeyboardInterrupt:
         return results, True
     return results, False
@@ -244,23 +243,16 @@ def run_models(settings: Settings) -> tuple[list[Result], bool]:
 def table(results: list[Result]) -> list[list[str]]:
     """Header and rows, as text."""
 
-    def percent(value: float | None) -> str:
-        return "–" if value is None else f"{value:.1%}"
+    def percent(values: list[float]) -> str:
+        return f"{sum(values) / len(values):.1%}" if values else "–"  # chains may be too short for a column
 
     rows = [["model", "test", "<10", "10-50", ">50", "parameters", "epochs", "seconds", "depth", "eps"]]
     for r in results:
-        near, middle, far = r.between(0, 9), r.between(10, 50), r.between(51, len(r.accuracy_by_distance))
+        far = r.accuracy_by_distance
         counts = [str(r.parameters), str(r.epochs), f"{r.seconds:.1f}", str(r.depth)]
         eps = "–" if r.eps is None else f"{r.eps:.3g}"
-        rows.append([r.model, *map(percent, (r.accuracy, near, middle, far)), *counts, eps])
+        rows.append([r.model, *map(percent, (far, far[:10], far[10:51], far[51:])), *counts, eps])
     return rows
-
-
-def as_text(rows: list[list[str]]) -> str:
-    """Names to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 def draw(results: list[Result], path: Path) -> None:
@@ -271,38 +263,20 @@ def draw(results: list[Result], path: Path) -> None:
     axes = figure.subplots()
     for r in results:
         _, color, width = MODELS[r.model]
-        label = f"{r.accuracy:.1%}  {r.model}"
-        axes.plot(r.accuracy_by_distance, color=color, linewidth=width, label=label, solid_joinstyle="miter")
+        label = f"{r.model}: {r.accuracy:.1%}"
+        axes.plot(r.accuracy_by_distance, color=color, linewidth=width, zorder=12 - width, label=label)
     last = len(results[0].accuracy_by_distance) - 1
-    axes.axhline(CHANCE, color="black", linewidth=1, linestyle=(0, (4, 3)))
+    axes.axhline(CHANCE, color="black", linewidth=1, linestyle=(0, (4, 3)), zorder=20)
     axes.text(last, CHANCE - 0.02, f"chance: {CHANCE:.0%}", ha="right", va="top", fontsize=15)
-    axes.set_ylim(min(0.4, *(min(r.accuracy_by_distance) - 0.05 for r in results)), 1.04)
+    axes.set_ylim(min([0.4, *(min(r.accuracy_by_distance) - 0.05 for r in results)]), 1.04)
+    axes.margins(x=0.02)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.set_xlabel("distance from the only node that shows the class (hops)", fontsize=16)
-    axes.set_title("Test accuracy by distance", loc="left", fontsize=17)
+    axes.set_title("Test accuracy by distance (and over all nodes)", loc="left", fontsize=17)
     axes.tick_params(labelsize=15)
     axes.spines[["top", "right"]].set_visible(False)
-    options = {"title": "over all distances", "title_fontsize": 15, "alignment": "left", "reverse": True}
-    axes.legend(loc="center right", fontsize=15, frameon=False, bbox_to_anchor=(1, 0.57), **options)
+    axes.legend(loc="center right", bbox_to_anchor=(1, 0.55), fontsize=15, frameon=False, reverse=True)
     figure.savefig(path)
-
-
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>PPRGNN demo</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:56em;margin:2em auto;padding:0 1em}}img{{max-width:100%}}
-table{{border-collapse:collapse}}td,th{{padding:.25em .6em;text-align:right;border-bottom:1px solid #ccc}}
-td:first-child,th:first-child{{text-align:left}}</style></head>
-<body><h1>Who can read a label {hops} hops away?</h1>
-<p>{task} {note}</p>
-<img src="data:image/png;base64,{picture}" alt="Test accuracy of each model against the distance from the head">
-<table>{rows}</table>
-<p>“&lt;10”, “10-50”, “&gt;50”: test accuracy at these distances from the head. “depth”: hops computed, and no model
-can know more than chance beyond them. “eps”: the learned decay rate, which starts at {eps}. {status}</p>
-<h2>Settings</h2><p>The same for all models: {settings}; Adam, tanh, no biases. Training ends early once every
-validation node is right with a mean loss below 0.05. The weights with the best validation accuracy, then loss, are
-tested.</p>
-<p>Command: <code>{command}</code><br>Versions: {versions}</p></body></html>
-"""
 
 
 def write_report(output: Path, results: list[Result], settings: Settings, command: str, interrupted: bool) -> None:
@@ -313,28 +287,22 @@ def write_report(output: Path, results: list[Result], settings: Settings, comman
     import pprgnn
 
     draw(results, output / PICTURE)
-    versions = {
-        "pprgnn": pprgnn.__version__,
-        "torch": torch.__version__,
-        "torch-geometric": torch_geometric.__version__,
-        "python": platform.python_version(),
-    }
+    versions = {"pprgnn": pprgnn.__version__, "torch": torch.__version__}
+    versions |= {"torch-geometric": torch_geometric.__version__, "python": platform.python_version()}
     facts = {"command": command, "interrupted": interrupted, "settings": asdict(settings), "versions": versions}
-    document = {**facts, "results": [asdict(r) for r in results]}
-    (output / "results.json").write_text(json.dumps(document, indent=1, ensure_ascii=False), encoding="utf-8")
+    document = json.dumps({**facts, "results": [asdict(r) for r in results]}, indent=1, ensure_ascii=False)
+    (output / "results.json").write_text(document, encoding="utf-8")
 
     def row(cells: list[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
     header, *body = table(results)
     page = PAGE.format(
-        hops=settings.length - 1,
-        task=TASK.format(s=settings),
+        task=TASK.format(**asdict(settings)),
         note="<b>Stopped early: some models are missing.</b>" if interrupted else "",
         picture=base64.b64encode((output / PICTURE).read_bytes()).decode(),
         rows=row(header, "th") + "".join(row(cells, "td") for cells in body),
-        eps=settings.eps,
-        status=html.escape(" ".join(r.depth_status for r in results).strip()),
+        status=html.escape("".join(r.depth_status for r in results)),
         settings=", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asdict(settings).items()),
         command=html.escape(command),
         versions=", ".join(f"{name} {version}" for name, version in versions.items()),
@@ -342,9 +310,8 @@ def write_report(output: Path, results: list[Result], settings: Settings, comman
     (output / "report.html").write_text(page, encoding="utf-8")
 
 
-
-def parse(arguments: list[str] | None) -> tuple[Path, Settings]:
-    """Command line to settings."""
+def parse(arguments: list[str]) -> tuple[Path, Settings]:
+    """Command line to output folder and settings."""
     parser = argparse.ArgumentParser(
         prog="python -m pprgnn.demo",
         description="Train five models on long chains and show how far each of them sees. Takes under a minute.",
@@ -355,10 +322,8 @@ def parse(arguments: list[str] | None) -> tuple[Path, Settings]:
     parser.add_argument("--length", type=int, default=100, help="nodes of a chain (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="tiny chains, few epochs: only to see it run")
     given = parser.parse_args(arguments)
-    if given.length < 2:
-        parser.error(f"--length must be at least 2, but came as {given.length}.")
-    if given.seed < 0:
-        parser.error(f"--seed must be at least 0, but came as {given.seed}.")
+    if given.length < 2 or given.seed < 0:
+        parser.error(f"--length must be at least 2 and --seed at least 0, not {given.length} and {given.seed}.")
     if given.quick:
         length = min(given.length, 20)
         return given.output, Settings(length, given.seed, train_chains=4, val_chains=4, test_chains=4, epochs=20)
@@ -366,41 +331,43 @@ def parse(arguments: list[str] | None) -> tuple[Path, Settings]:
 
 
 def run(output: Path, settings: Settings, command: str) -> int:
-    """Check first, train, then report what is finished."""
+    """Check first, train, then report what is finished; return the exit code."""
     try:
         output.mkdir(parents=True, exist_ok=True)
+        import matplotlib  # noqa: F401  (better missed now than after the training)
     except OSError as error:
-        raise DemoError(f"Cannot write to {output}: {error.strerror}. Choose another --output folder.") from None
-    try:
-        import matplotlib  # noqa: F401
+        sys.exit(f"pprgnn.demo: cannot write to {output} ({error.strerror}); choose another --output folder.")
     except ImportError:
-        raise DemoError("The demo draws a picture: install matplotlib (pip install 'pprgnn[report]').") from None
-    print(TASK.format(s=settings), flush=True)
+        sys.exit("pprgnn.demo: the picture needs matplotlib; install it with: pip install 'pprgnn[report]'")
+    print(TASK.format(**asdict(settings)), flush=True)
+    import torch
     import torch_geometric.nn  # noqa: F401  (takes seconds, which should not be charged to the first model)
 
+    torch.set_num_threads(1)  # the matrices are small: a second thread gains nothing and waits for busy cores
     results, interrupted = run_models(settings)
     if not results:
-        raise DemoError("Stopped before the first model was finished; nothing was written.")
-    print("\n" + as_text(table(results)) + "\n(accuracy: all test nodes, then by distance from the head)\n")
-    write_report(output, results, settings, command, interrupted)
+        raise KeyboardInterrupt
+    rows = table(results)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print("\nAccuracy on all test nodes, then by their distance from the head of the chain:")
+    for name, *cells in rows:
+        print("  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]))
     if interrupted:
-        print(f"Stopped early: {len(results)} of {len(MODELS)} models finished.")
-    print(f"Wrote {output / 'report.html'} (open it in a browser)")
+        print(f"Stopped early: {len(results)} of {len(MODELS)} models are finished.")
+    write_report(output, results, settings, command, interrupted)
+    print(f"\nWrote {output / 'report.html'} (open it in a browser)")
     print(f"Wrote {output / PICTURE}\nWrote {output / 'results.json'}")
     return 130 if interrupted else 0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return the exit code: 0, 1 for a failure, 130 after Ctrl-C."""
+    """The command line; returns the exit code, 130 after Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     output, settings = parse(arguments)
-    command = " ".join(["python -m pprgnn.demo", *(sys.argv[1:] if arguments is None else arguments)])
     try:
-        return run(output, settings, command)
-    except (DemoError, OSError) as error:
-        print(f"pprgnn.demo: {error}", file=sys.stderr)
-        return 1
+        return run(output, settings, " ".join(["python -m pprgnn.demo", *arguments]))
     except KeyboardInterrupt:
-        print("\npprgnn.demo: stopped; nothing was written.", file=sys.stderr)
+        print("\npprgnn.demo: stopped before the first model was finished; nothing was written.", file=sys.stderr)
         return 130
 
 

@@ -105,7 +105,7 @@ def _leaky(z: Tensor, slope: float) -> Tensor:
 
 
 def _leaky_derivative(g: Tensor, slope: float) -> Tensor:
-    return torch.where(g > 0, 1.0, slope).to(g.dtype)
+    return torch.where(g > 0, torch.ones_like(g), slope)
 
 
 def _tanh_derivative(g: Tensor) -> Tensor:

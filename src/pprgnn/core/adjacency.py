@@ -249,9 +249,9 @@ class Adjacency:
         return smallest * (1 + 1e-6)  # the sums above are rounded
 
     # ------------------------------------------------------------------------------------------------ action
-    def enter(self, x: Tensor) -> Tensor:
+    def enter(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """Rows of ``x`` from the caller's node order into the inner one."""
-        return x if self.order is None else x.index_select(0, self.order)
+        return x if self.order is None else torch.index_select(x, 0, self.order, out=out)
 
     def leave(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """Rows of ``x`` from the inner node order back into the caller's."""

@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from pprgnn.core.buffers import give, take
 from pprgnn.core.recursion import Problem
 from pprgnn.core.solution import Depth, Status
 
@@ -66,14 +67,14 @@ class Influence:
 
     def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
         """Return the farthest hop whose influence is at least ``tol`` of B's."""
-        problem = problem.detach()
+        problem = problem.detach().entered()
         threshold = tol * float(problem.b.abs().max())
         origin = replace(problem, b=torch.zeros_like(problem.b))  # the same step without B
-        influence, *scratch = problem.b, *problem.states(3)
+        influence, scratch = problem.b, [torch.empty_like(problem.b) for _ in range(3)]
         for hop in range(max_depth + 1):
             # PAPER: the text starts at α_{l+1}, Theorem 2 at α_l, the published code at α_0; α_{l+1} is right.
             influence = origin.step(hop + 1, influence, scratch[hop % 2], scratch[2])
-            if not float(influence.abs().max()) >= threshold:  # NaN ends the search, too
+            if not float(influence.abs().max()) > threshold:  # NaN ends the search, too
                 return Depth(hop, Status.INFLUENCE, products=hop + 1)
         return Depth(max_depth, Status.CAPPED, products=max_depth + 1)
 
@@ -83,7 +84,7 @@ class Measured:
     """Compare with a deeper pass: tight, and a proof as soon as the deeper pass is certified. The default.
 
     The deeper pass runs at the certified depth K when that is at most ``max_depth``; the error at k is then at
-    most ‖G⁽⁰;ᵏ⁾ - G⁽⁰;ᴷ⁾‖ + certificate(K). Otherwise depths k and 2k+1 are compared until they agree.
+    most ‖G⁽⁰;ᵏ⁾ - G⁽⁰;ᴷ⁾‖ + certificate(K). Otherwise ever deeper passes are compared until they agree.
     """
 
     def choose(self, problem: Problem, tol: float, max_depth: int, extra: int, guess: int | None = None) -> Depth:
@@ -99,13 +100,19 @@ class Measured:
         if cheap is not None:  # a search would cost more than it can save
             bound = bounds.error(cheap + extra)
             return Depth(cheap, Status.CERTIFIED, error_bound=bound), {cheap: bounds.error(cheap)}
-        comparison = _Comparison(problem.detach(), max_depth)
-        deepest = bounds.depth(0.1 * tol, max_depth)
-        if deepest is None:
-            return self._compare(comparison, tol, max_depth, extra, guess or 8)
+        with _Comparison(problem.detach()) as comparison:
+            deepest = bounds.depth(0.1 * tol, max_depth)
+            if deepest is None:
+                return self._compare(comparison, tol, max_depth, extra, guess or 8)
+            return self._prove(comparison, bounds, tol, extra, deepest, guess or 4)
+
+    def _prove(
+        self, comparison: _Comparison, bounds: StepBounds, tol: float, extra: int, deepest: int, guess: int
+    ) -> tuple[Depth, dict[int, float]]:
+        """Compare with the certified depth ``deepest``: what is measured is then also proved."""
         comparison.set_reference(deepest)
         proved = bounds.error(deepest)
-        k = _smallest(comparison.error, tol - proved, deepest, guess or 4)
+        k = _smallest(comparison.error, tol - proved, deepest, guess)
         while k < deepest and extra and comparison.error(min(k + extra, deepest)) > tol - proved:
             k += 1  # the error need not fall monotonically
         seen = comparison.error(min(k + extra, deepest))
@@ -117,17 +124,21 @@ class Measured:
     def _compare(
         self, comparison: _Comparison, tol: float, max_depth: int, extra: int, k: int
     ) -> tuple[Depth, dict[int, float]]:
-        """No proof within max_depth. 2k+1, not 2k: an even and an odd depth expose a two-cycle."""
+        """No proof within max_depth: a shallower pass *and* the last but one must agree with the deepest.
+
+        The last but one, because in a cycle (the states of depth k and k + 2 alike, those between not) depths far
+        apart may agree by chance, but neighbours never do.
+        """
         while True:
             reference = min(2 * k + 1, max_depth)
-            k = min(k, max(0, reference - 1))
+            k = min(k, reference - 1)
             comparison.set_reference(reference)
-            seen = comparison.error(k)
+            seen = max(comparison.error(k), comparison.error(reference - 1))
             if not math.isfinite(seen):
                 return Depth(reference, Status.NOT_FINITE, products=comparison.products), comparison.curve
             if seen <= tol:
-                k = _smallest(comparison.error, tol, k, max(1, k // 2))
-                status = Status.COMPARED
+                k, status = _smallest(comparison.error, tol, k, max(1, k // 2)), Status.COMPARED
+                seen = comparison.error(min(k + extra, reference - 1))
                 break
             if reference == max_depth:
                 k, status = max_depth, Status.CAPPED
@@ -178,19 +189,26 @@ class StepBounds:
 
 
 class _Comparison:
-    """Error of shallow passes against one deep pass, sharing four buffers."""
+    """Error of shallow passes against one deep pass, sharing three buffers."""
 
-    def __init__(self, problem: Problem, max_depth: int) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem) -> None:
+        self.given, self.problem = problem, problem.entered()
         self.reference_depth = 0
-        self.reference, *self.buffers = problem.states(4)
-        self.scale = float(torch.linalg.vector_norm(problem.b)) or 1.0
+        self.reference, *self.buffers = (take(problem.b) for _ in range(3))
+        self.scale = _norm(problem.b) or 1.0
         self.products = 0
         self.curve: dict[int, float] = {}
 
+    def __enter__(self) -> _Comparison:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.given.left(self.problem)
+        give(self.reference, *self.buffers)
+
     def _run(self, depth: int) -> Tensor:
         self.products += depth
-        return self.problem.descend(depth, 0, self.buffers[:2], self.buffers[2])[0]
+        return self.problem.descend(depth, 0, self.buffers)[0]
 
     def set_reference(self, depth: int) -> None:
         self.reference.copy_(self._run(depth))
@@ -201,8 +219,18 @@ class _Comparison:
         if depth not in self.curve:
             state = self.reference if depth == self.reference_depth else self._run(depth)
             difference = torch.sub(state, self.reference, out=self.buffers[0])  # NaN where not finite
-            self.curve[depth] = float(torch.linalg.vector_norm(difference)) / self.scale
+            self.curve[depth] = _norm(difference) / self.scale
         return self.curve[depth]
+
+
+def _norm(x: Tensor) -> float:
+    """‖x‖_F, also where the squares of the entries would leave the range of their type."""
+    norm = float(torch.linalg.vector_norm(x))
+    if not 1e-15 < norm < 1e15:
+        largest = float(x.abs().max())
+        if 0 < largest < math.inf:
+            return largest * float(torch.linalg.vector_norm(x / largest))
+    return norm
 
 
 def _smallest(error: Callable[[int], float], tol: float, deepest: int, guess: int) -> int:
@@ -230,7 +258,7 @@ class DepthMemory:
     """
 
     rule: Measured = field(default_factory=Measured)
-    share: float = 0.1
+    share: float = 0.05
     _curve: dict[int, float] = field(default_factory=dict, repr=False)
     _log_rates: tuple[float, float] = field(default=(0.0, 0.0), repr=False)  # log ‖W‖ and ε when measured
     _graph: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
@@ -267,10 +295,11 @@ class DepthMemory:
 
     def _log_norm(self, weight: Tensor) -> float:
         """Log ‖W‖₂ by a power iteration that starts where the last one ended: an estimate, no decomposition."""
+        probe = torch.randn(weight.size(0), generator=torch.Generator().manual_seed(0)).to(weight)
         v, rounds = self._direction, 2
-        if v is None or v.shape != weight.shape[:1]:
-            v, rounds = weight.sum(1) + 1e-3, 60  # from scratch: later drift must not look like convergence
-        v = v.to(weight)
+        if v is None or v.shape != probe.shape:
+            v, rounds = probe, 60  # from scratch: later drift must not look like convergence
+        v = v.to(weight) + 0.1 * probe / probe.norm()  # a direction that starts to grow must be seen
         for _ in range(rounds):
             v = weight @ (weight.t() @ v)
             v = v / v.norm().clamp_min(1e-30)
@@ -292,11 +321,16 @@ class DepthMemory:
 
 
 def _interpolate(known: list[tuple[int, float]], k: int) -> float | None:
-    """log error at k from neighbouring measurements; ``None`` left of the first and beyond the last."""
+    """Log error at k from measurements: between two of them, or half as deep again as the last one.
+
+    The error falls ever faster with depth, so the last slope carried on overestimates it.
+    """
+    if len(known) < 2:
+        return known[0][1] if k == known[0][0] else None
     for (k0, e0), (k1, e1) in itertools.pairwise(known):
-        if k0 <= k <= k1:
+        if k0 <= k <= k1 or (k1 == known[-1][0] < k <= 1.5 * k1):
             return e0 + (e1 - e0) * (k - k0) / (k1 - k0)
-    return known[0][1] if k == known[0][0] else None
+    return None
 
 
 def _similar(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
@@ -307,7 +341,7 @@ def resolve_depth(depth: int | DepthRule | None) -> DepthRule:
     """An integer is a fixed depth, ``None`` the default rule."""
     if depth is None:
         return Measured()
-    if isinstance(depth, bool) or not (isinstance(depth, int) or hasattr(depth, "choose")):
+    if isinstance(depth, bool | type) or not (isinstance(depth, int) or hasattr(depth, "choose")):
         raise ValueError(
             f"depth must be None, an integer or a depth rule (Measured(), Certificate(), Influence(), Fixed(k)), "
             f"but came as {depth!r}."

@@ -30,7 +30,8 @@ def pagerank(
             Default: uniform.
         teleport: the chance to jump in each step. 0 gives Eq. 1, the dominant eigenvector, which exists uniquely
             only on strongly connected, aperiodic graphs.
-        tol: stop when a step changes the scores by less than this (sum of absolute changes per column).
+        tol: stop when a step changes the scores by less than this (sum of absolute changes per column), or by no
+            more than rounding does.
         max_iterations: the cap; reaching it warns.
 
     Example:
@@ -56,13 +57,14 @@ def pagerank(
     dangling = out_weight == 0
     per_unit = torch.where(dangling, 0.0, 1.0 / torch.where(dangling, 1.0, out_weight)).unsqueeze(1)
     r, spread, product = columns.clone(), torch.empty_like(columns), torch.empty_like(columns)
+    reachable = max(tol, 4 * torch.finfo(adj.dtype).eps)
     for _ in range(max_iterations):
         multiply(adj.matrix, torch.mul(r, per_unit, out=spread), out=product)
         lost = r[dangling].sum(0)  # what stands at nodes without out-edges jumps to u
         following = (1 - teleport) * (product + lost * columns) + teleport * columns
         change = float((following - r).abs().sum(0).max())
         r = following
-        if change < tol:
+        if change < reachable:
             break
     else:
         warnings.warn(

@@ -6,7 +6,7 @@ sparse product, one dense product and one in-place activation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,12 +15,13 @@ from torch import Tensor
 from pprgnn.core import kernel
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency, multiply
+from pprgnn.core.buffers import give, take
 from pprgnn.core.decay import decay, decay_gradient
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One recursion to solve. ``b`` is in the inner node order of ``adj``."""
+    """One recursion to solve. Steps need ``b`` in the inner node order of ``adj``: see :meth:`entered`."""
 
     b: Tensor  # (n, d)
     weight: Tensor  # (d, d)
@@ -32,13 +33,24 @@ class Problem:
         """The same numbers without their autograd history."""
         return Problem(self.b.detach(), self.weight.detach(), self.eps.detach(), self.adj, self.activation)
 
+    def entered(self) -> Problem:
+        """The same problem with ``b`` in the inner node order (itself when that is the caller's)."""
+        if self.adj.order is None:
+            return self
+        return replace(self, b=self.adj.enter(self.b, out=take(self.b)))
+
+    def left(self, entered: Problem) -> None:
+        """Give back what :meth:`entered` took."""
+        if entered.b is not self.b:
+            give(entered.b)
+
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
         """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾; ``product`` is scratch."""
         multiply(self.adj.matrix, g, out=product)  # Ã G⁽ⁿ⁺¹⁾
         torch.addmm(self.b, product, self.weight * decay(n, self.eps), out=out)  # ... W βₙ + B
         return self.activation.apply_(out)  # φ
 
-    def descend(self, depth: int, keep: int, buffers: list[Tensor], product: Tensor) -> list[Tensor]:
+    def descend(self, depth: int, keep: int, buffers: list[Tensor]) -> list[Tensor]:
         """Run n = depth ... 0 from G⁽ᵈᵉᵖᵗʰ⁺¹⁾ = 0 and return G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ in the first buffers.
 
         Needs ``max(keep, 1) + 1`` buffers: the far states alternate between two of them.
@@ -51,15 +63,13 @@ class Problem:
         library = kernel.library_for(self)
         if library is not None:
             kernel.forward(library, self, [buffer(n) for n in range(depth + 1)])
-            return buffers[: keep + 1]
-        self.activation.apply_(buffer(depth).copy_(self.b))  # G⁽ᵏ⁾ = φ(B): no sparse product
-        for n in range(depth - 1, -1, -1):
-            self.step(n, buffer(n + 1), buffer(n), product)
+        else:
+            product = take(self.b)
+            self.activation.apply_(buffer(depth).copy_(self.b))  # G⁽ᵏ⁾ = φ(B): no sparse product
+            for n in range(depth - 1, -1, -1):
+                self.step(n, buffer(n + 1), buffer(n), product)
+            give(product)
         return buffers[: keep + 1]
-
-    def states(self, count: int) -> list[Tensor]:
-        """Fresh buffers of the size of a state."""
-        return [torch.empty_like(self.b) for _ in range(count)]
 
 
 class Recursion(torch.autograd.Function):
@@ -82,11 +92,14 @@ class Recursion(torch.autograd.Function):
         terms: int,
         checkpoint: bool,
     ) -> Tensor:
-        problem = Problem(adj.enter(b), weight, eps, adj, activation)
+        given = Problem(b, weight, eps, adj, activation)
+        problem = given.entered()
         keep = min(terms, depth)
-        buffers = problem.states(max(keep, 1) + 1)
-        states = problem.descend(depth, keep, buffers, torch.empty_like(problem.b))
-        out = adj.leave(states[0])
+        buffers = [take(b) for _ in range(max(keep, 1) + 1)]
+        states = problem.descend(depth, keep, buffers)
+        out = states[0] if adj.order is None else adj.leave(states[0])
+        given.left(problem)
+        give(*buffers[keep + 1 :], *([] if adj.order is None else states[:1]))
         ctx.adj, ctx.activation, ctx.depth, ctx.terms = adj, activation, depth, terms
         # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
         ctx.repeats = checkpoint and keep > 1
@@ -99,15 +112,25 @@ class Recursion(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         weight, eps, b, out, *kept = ctx.saved_tensors
-        adj: Adjacency = ctx.adj
-        problem = Problem(out if b is None else adj.enter(b), weight, eps, adj, ctx.activation)
-        z_bar, product, b_bar = (torch.empty_like(out, memory_format=torch.contiguous_format) for _ in range(3))
+        given = Problem(out if b is None else b, weight, eps, ctx.adj, ctx.activation)
+        problem = given if b is None else given.entered()
+        scratch = [take(out) for _ in range(3)]
         if ctx.repeats:  # G⁽ᴺ⁾ is there; walk down to G⁽¹⁾ once more
-            kept = [*problem.states(min(ctx.terms, ctx.depth) - 1), *kept]
+            kept = [*(take(out) for _ in range(min(ctx.terms, ctx.depth) - 1)), *kept]
             for n in range(len(kept) - 1, 0, -1):
-                problem.step(n, kept[n], kept[n - 1], product)
-        gradients = _adjoint(ctx, problem, grad_out, [out, *kept], z_bar, product, b_bar)
+                problem.step(n, kept[n], kept[n - 1], scratch[0])
+        gradients = _adjoint(ctx, problem, grad_out, [out, *kept], scratch)
+        given.left(problem)
+        give(*(buffer for buffer in scratch if buffer is not gradients[0]))
+        if not _graph_is_kept():
+            give(*kept)
         return (*gradients, None, None, None, None, None)
+
+
+def _graph_is_kept() -> bool:
+    """Whether this backward pass runs with retain_graph, so that the states are needed once more."""
+    ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return True if ask is None else bool(ask())
 
 
 def _adjoint(
@@ -115,13 +138,12 @@ def _adjoint(
     problem: Problem,
     grad_out: Tensor,
     states: list[Tensor],
-    z_bar: Tensor,
-    product: Tensor,
-    b_bar: Tensor,
+    scratch: list[Tensor],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of b, weight, eps and the edge values; section 3 of the method, one line per equation."""
     adj, weight, eps, phi = problem.adj, problem.weight, problem.eps, problem.activation
     needs_b, needs_weight, needs_eps, needs_value = ctx.needs_input_grad[:4]
+    z_bar, product, b_bar = scratch
     weight_bar, eps_bar = torch.zeros_like(weight), torch.zeros_like(eps)
     value_bar = torch.zeros_like(adj.value)
     if adj.order is None:

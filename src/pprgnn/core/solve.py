@@ -67,7 +67,7 @@ def solve(
     # G⁽⁰⁾ ... G⁽ᴺ⁾ must all be converged for an N-term gradient, so the pass runs N levels deeper than needed.
     extra = grad_terms if wants_grad and grad_terms is not None and not isinstance(rule, Fixed) else 0
     with torch.no_grad():
-        found = rule.choose(Problem(adj.enter(b), weight, eps, adj, phi).detach(), tol, max_depth, extra)
+        found = rule.choose(Problem(b, weight, eps, adj, phi).detach(), tol, max_depth, extra)
     total = found.k + extra
     terms = (total + 1 if grad_terms is None else min(grad_terms, total + 1)) if wants_grad else 0
     state: Tensor = Recursion.apply(  # type: ignore[no-untyped-call]
@@ -75,7 +75,7 @@ def solve(
     )
 
     status = found.status
-    if not bool(torch.isfinite(state.detach().sum())):
+    if not _finite(state.detach()):
         status = Status.NOT_FINITE
     _warn(status, found, tol, max_depth, weight, eps)
     return Solution(
@@ -109,7 +109,7 @@ def _check(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int
     adj.check_like(b, "b")
     adj.check_like(weight, "weight")
     for name, tensor in (("b", b), ("weight", weight)):
-        if not bool(torch.isfinite(tensor.detach().sum())) and not bool(torch.isfinite(tensor).all()):
+        if not _finite(tensor.detach()):
             place = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
             raise ValueError(
                 f"{name} must be finite, but {name}[{place[0]}, {place[1]}] is {float(tensor[place].detach())}; "
@@ -121,6 +121,11 @@ def _check(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int
         raise ValueError(f"max_depth must be >= 1, but came as {max_depth}.")
     if grad_terms is not None and grad_terms < 1:
         raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {grad_terms}.")
+
+
+def _finite(x: Tensor) -> bool:
+    """Whether all entries are; their sum tells in one pass, unless it overflows itself."""
+    return bool(torch.isfinite(x.sum())) or bool(torch.isfinite(x).all())
 
 
 def _warn(status: Status, found: Depth, tol: float, max_depth: int, weight: Tensor, eps: Tensor) -> None:

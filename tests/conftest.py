@@ -1,0 +1,25 @@
+"""Settings that hold for every test."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+# Derandomised: a red build is red for everybody. No deadline: the machine may be shared.
+settings.register_profile("pprgnn", derandomize=True, deadline=None, max_examples=40, database=None)
+settings.load_profile("pprgnn")
+
+torch.set_num_threads(1)  # the tensors here are tiny; waking a second thread costs more than it saves
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The directory of the real data sets; tests that need it are skipped without it."""
+    root = os.environ.get("PPRGNN_DATA")
+    if not root:
+        pytest.skip("needs real data: set PPRGNN_DATA to the directory of the data sets")
+    if not Path(root).is_dir():
+        pytest.skip(f"needs real data: PPRGNN_DATA={root} is not a directory")
+    return Path(root)
