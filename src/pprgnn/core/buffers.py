@@ -31,7 +31,8 @@ def take(like: Tensor) -> Tensor:
 def give(*tensors: Tensor) -> None:
     """Hand over tensors that nobody else refers to."""
     for tensor in tensors:
-        if tensor.device.type != "cpu" or tensor.numel() * tensor.element_size() < SMALL:
+        small = tensor.numel() * tensor.element_size() < SMALL
+        if small or tensor.device.type != "cpu" or tensor.is_inference():  # the last kind cannot serve in training
             continue
         key = (tensor.numel(), tensor.dtype)
         with _lock:

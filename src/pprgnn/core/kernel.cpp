@@ -161,12 +161,12 @@ void activate(const T* x, const T* beta, const T* b, T slope, int64_t d, T* y) {
     for (; j + L <= d; j += L) {
         auto z = load(b + j);
         if (x) z += load(beta + j) * load(x + j);
-        auto low = slope * z;
+        auto low = slope * z + T(0);  // + 0 turns -0 into 0
         store(y + j, z > 0 ? z : low);
     }
     for (; j < d; ++j) {
         const T z = x ? beta[j] * x[j] + b[j] : b[j];
-        y[j] = z > 0 ? z : slope * z;
+        y[j] = z > 0 ? z : slope * z + T(0);
     }
 }
 
@@ -174,8 +174,9 @@ template <class T>
 int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t depth, T* const* states, int threads) {
     const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
     T* packed = allocate<T>(d * width);
-    int failed = packed == nullptr;
-    if (!failed) pack(w, d, packed);
+    if (!packed) return 1;
+    pack(w, d, packed);
+    int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         const int parts = omp_get_num_threads(), part = omp_get_thread_num();
@@ -209,9 +210,10 @@ template <class T>
 int adjoint(Graph<T> g, const T* w_t, const T* z, const T* below, T slope, T* z_out, T* b_bar, T* outer, int threads) {
     const int64_t d = g.d, width = round_up(d, Lanes<T>::panel), tall = round_up(d, kRows), stride = width + kRows;
     T* packed = allocate<T>(d * width);
+    if (!packed) return 1;
+    pack(w_t, d, packed);
     std::vector<T*> sums(threads, nullptr);
-    int failed = packed == nullptr;
-    if (!failed) pack(w_t, d, packed);
+    int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         const int parts = omp_get_num_threads(), part = omp_get_thread_num();

@@ -38,7 +38,7 @@ def pagerank(
         >>> import torch, pprgnn
         >>> star = pprgnn.Adjacency.from_edge_index(torch.tensor([[1, 2, 3], [0, 0, 0]]), normalize=None)
         >>> pprgnn.pagerank(star)
-        tensor([0.4872, 0.1709, 0.1709, 0.1709])
+        tensor([0.5420, 0.1527, 0.1527, 0.1527])
     """
     if adj.normalize is not None:
         raise ValueError(
