@@ -25,7 +25,7 @@ VERY_SLOW = 120.0  # and is the only sample
 BUDGET = 60.0  # seconds a contestant may take in the rounds of a shape, unless it is slow
 ROUND = 0.2  # seconds a short contestant fills per round with repeated runs
 Job = tuple[dict, str, str, Callable[[], dict]]
-TRAINING_STEPS = {"batch": 60, "com-DBLP": 8}
+TRAINING_STEPS = {"batch": 300, "com-DBLP": 40}
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 import torch
 from torch import Tensor
 
-SMALL = 1 << 20  # bytes; below, the system's allocator re-uses memory by itself
+SMALL = 1 << 16  # bytes; below, the system's allocator re-uses memory by itself
 SIZES = 4  # how many different state sizes are kept, the latest ones
 
 _free: OrderedDict[tuple[int, torch.dtype], list[Tensor]] = OrderedDict()

@@ -18,17 +18,24 @@ def decay_gradient(n: int, eps: Tensor) -> Tensor:
 
 def as_eps(eps: float | Tensor, like: Tensor, channels: int) -> Tensor:
     """Check ``eps`` and return it as a tensor of shape () or (channels,) on the device of ``like``."""
-    tensor = torch.as_tensor(eps, dtype=like.dtype, device=like.device)
+    if not isinstance(eps, Tensor):
+        _check_range(float(eps), float(eps))
+        return torch.tensor(float(eps), dtype=like.dtype, device=like.device)
+    tensor = eps.to(dtype=like.dtype, device=like.device)
     if tensor.numel() == 1:
         tensor = tensor.reshape(())
     elif tensor.shape != (channels,):
         raise ValueError(
-            f"eps must be one number or one per channel, shape ({channels},), but has shape {tuple(tensor.shape)}."
+            f"eps must be one number or one per channel, shape ({channels},), but has shape "
+            f"{tuple(tensor.shape)}."
         )
-    smallest, largest = float(tensor.detach().min()), float(tensor.detach().max())
+    _check_range(float(tensor.detach().min()), float(tensor.detach().max()))
+    return tensor
+
+
+def _check_range(smallest: float, largest: float) -> None:
     if not (smallest > 0.0 and largest < float("inf")):  # also refuses NaN
         raise ValueError(
             f"eps must be positive and finite, but its range is [{smallest}, {largest}]; "
             f"the smaller eps, the farther messages travel (try 0.05 to 1)."
         )
-    return tensor

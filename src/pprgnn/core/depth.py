@@ -263,6 +263,7 @@ class DepthMemory:
     _log_rates: tuple[float, float] = field(default=(0.0, 0.0), repr=False)  # log ‖W‖ and ε when measured
     _graph: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
     _direction: Tensor | None = field(default=None, repr=False)
+    _probe: Tensor = field(default_factory=lambda: torch.empty(0), repr=False)
     _work: float = field(default=0.0, repr=False)
     _cost: float = field(default=0.0, repr=False)
     measurements: int = 0
@@ -295,16 +296,17 @@ class DepthMemory:
 
     def _log_norm(self, weight: Tensor) -> float:
         """Log ‖W‖₂ by a power iteration that starts where the last one ended: an estimate, no decomposition."""
-        probe = torch.randn(weight.size(0), generator=torch.Generator().manual_seed(0)).to(weight)
-        v, rounds = self._direction, 2
-        if v is None or v.shape != probe.shape:
-            v, rounds = probe, 60  # from scratch: later drift must not look like convergence
-        v = v.to(weight) + 0.1 * probe / probe.norm()  # a direction that starts to grow must be seen
+        v, rounds = self._direction, 1
+        if v is None or v.shape != weight.shape[:1]:
+            self._probe = torch.randn(weight.size(0), generator=torch.Generator().manual_seed(0)).to(weight)
+            self._probe *= 0.1 / self._probe.norm()
+            v, rounds = self._probe, 60  # from scratch: later drift must not look like convergence
+        v = v.to(weight) + self._probe.to(weight)  # a direction that starts to grow must be seen
         for _ in range(rounds):
-            v = weight @ (weight.t() @ v)
-            v = v / v.norm().clamp_min(1e-30)
+            v = torch.mv(weight, torch.mv(weight.t(), v))
+            v = v / (v.norm() + 1e-30)
         self._direction = v
-        return math.log(max(float((weight.t() @ v).norm()), 1e-30))
+        return math.log(max(float(torch.mv(weight.t(), v).norm()), 1e-30))
 
     def _estimate(self, log_norm: float, eps: float, tol: float, max_depth: int) -> tuple[int, float] | None:
         """The smallest depth whose scaled error is below tol; ``None`` when the curve does not reach it."""

@@ -27,6 +27,7 @@ constexpr int kBytes = 16, kRows = 4, kVectors = 2;
 #endif
 constexpr int kBlock = 96;   // rows per block; a multiple of every kRows
 constexpr int kDepth = 128;  // rows of W per pass: a panel of W stays in the first-level cache
+constexpr int32_t kAhead = 16;  // edges
 #define UNROLL _Pragma("GCC unroll 8")
 
 template <class T>
@@ -78,12 +79,15 @@ int64_t cut(const Graph<T>& g, int part, int parts) {
     return low;
 }
 
-// out[r] = sum_j value_rj x[j] for rows [begin, end); `width` vectors of a row at a time.
+// out[r] = sum_j value_rj x[j] for rows [begin, end); `width` vectors of a row at a time. Which rows come next only
+// the graph knows, not the hardware, so they are fetched ahead.
 template <class T, int width>
 void gather_columns(const Graph<T>& g, const T* x, int64_t row, int64_t j, T* out) {
     typename Lanes<T>::vec sum[width] = {};
     for (int32_t e = g.crow[row]; e < g.crow[row + 1]; ++e) {
         const T* from = x + g.col[e] * g.d + j;
+        const T* ahead = x + g.col[std::min(e + kAhead, g.crow[g.n] - 1)] * g.d + j;
+        UNROLL for (unsigned v = 0; v < width * kBytes / 64; ++v) __builtin_prefetch(ahead + v * 64 / sizeof(T));
         UNROLL for (int v = 0; v < width; ++v) sum[v] += g.value[e] * load(from + v * Lanes<T>::count);
     }
     UNROLL for (int v = 0; v < width; ++v) store(out + j + v * Lanes<T>::count, sum[v]);
@@ -170,12 +174,32 @@ void activate(const T* x, const T* beta, const T* b, T slope, int64_t d, T* y) {
     }
 }
 
+// z = phi'(at) * bar, added to total; phi' is read off the state.
 template <class T>
-int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t depth, T* const* states, int threads) {
+void chain(const T* bar, const T* at, T slope, int64_t d, T* z, T* total) {
+    constexpr int L = Lanes<T>::count;
+    int64_t j = 0;
+    for (; j + L <= d; j += L) {
+        auto high = load(bar + j), low = slope * high;
+        auto result = load(at + j) > 0 ? high : low;
+        store(z + j, result);
+        if (total) store(total + j, load(total + j) + result);
+    }
+    for (; j < d; ++j) {
+        z[j] = at[j] > 0 ? bar[j] : slope * bar[j];
+        if (total) total[j] += z[j];
+    }
+}
+
+// states[n] = G(n) for n = depth ... 0. With an order, row r of G(0) goes to row order[r]: where the caller wants it.
+template <class T>
+int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t depth, T* const* states,
+            const int64_t* order, int threads) {
     const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
     T* packed = allocate<T>(d * width);
     if (!packed) return 1;
     pack(w, d, packed);
+    const auto target = [=](int64_t n, int64_t row) { return states[n] + (n == 0 && order ? order[row] : row) * d; };
     int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
@@ -185,7 +209,7 @@ int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t d
         failed |= !(product && out && beta);
         if (!failed)
             for (int64_t row = begin; row < end; ++row)
-                activate<T>(nullptr, nullptr, b + row * d, slope, d, states[depth] + row * d);
+                activate<T>(nullptr, nullptr, b + row * d, slope, d, target(depth, row));
         for (int64_t n = depth - 1; n >= 0; --n) {
 #pragma omp barrier
             if (failed) continue;
@@ -196,7 +220,7 @@ int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t d
                 gather(g, g_next, row, row + rows, product, width);
                 multiply(product, packed, rows, d, width, out);
                 for (int64_t r = 0; r < rows; ++r)
-                    activate(out + r * width, beta, b + (row + r) * d, slope, d, states[n] + (row + r) * d);
+                    activate(out + r * width, beta, b + (row + r) * d, slope, d, target(n, row + r));
             }
         }
         std::free(product), std::free(out), std::free(beta);
@@ -205,50 +229,75 @@ int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t d
     return failed;
 }
 
-// P = A' z; outer = below' P; and, when z_out is given, z_out = phi'(below) * (P W') and b_bar += z_out.
+// The adjoint. Z̄(0) = B̄ = φ'(out) ∘ out_bar, rows taken in the given order; then for n = 0 ... products-1, with
+// G = states[n + 1]:
+//     P = A' Z̄ βₙ;  W̄ += G' P;  ε̄ += dβₙ/dε / βₙ · (W ∘ G'P summed over rows);
+// and, while n + 1 < terms, the next Z̄ = φ'(G) ∘ (P W') with B̄ += Z̄. z[0] and z[1] are scratch and alternate.
 template <class T>
-int adjoint(Graph<T> g, const T* w_t, const T* z, const T* below, T slope, T* z_out, T* b_bar, T* outer, int threads) {
-    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel), tall = round_up(d, kRows), stride = width + kRows;
+int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t products, int64_t terms,
+            const T* const* states, const T* out_bar, const int64_t* order, T* const* z, T* b_bar, T* w_bar,
+            T* eps_bar, int threads) {
+    constexpr int panel = Lanes<T>::panel;
+    const int64_t d = g.d, width = round_up(d, panel), tall = round_up(d, kRows), stride = width + kRows;
     T* packed = allocate<T>(d * width);
     if (!packed) return 1;
     pack(w_t, d, packed);
-    std::vector<T*> sums(threads, nullptr);
+    std::vector<T*> sums(threads, nullptr), rates(threads, nullptr);
     int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         const int parts = omp_get_num_threads(), part = omp_get_thread_num();
         const int64_t begin = cut(g, part, parts), end = cut(g, part + 1, parts);
         T *product = allocate<T>(kBlock * width), *g_bar = allocate<T>(kBlock * width);
-        T *state = allocate<T>(kBlock * stride), *sum = allocate<T>(tall * width);
-        sums[part] = sum;
-        failed |= !(product && g_bar && state && sum);
-        for (int64_t row = begin; row < end && !failed; row += kBlock) {
-            const int64_t rows = std::min<int64_t>(kBlock, end - row);
-            gather(g, z, row, row + rows, product, width);
-            for (int64_t r = 0; r < rows; ++r)
-                std::memcpy(state + r * stride, below + (row + r) * d, d * sizeof(T));
-            for (int64_t i = 0; i < tall; i += kRows)
-                for (int64_t j = 0; j < width; j += Lanes<T>::panel)
-                    tile<T>(state + i, 1, stride, product + j, width, rows, sum + i * width + j, width, false);
-            if (!z_out) continue;
-            multiply(product, packed, rows, d, width, g_bar);
-            for (int64_t r = 0; r < rows; ++r) {
-                const T *bar = g_bar + r * width, *at = state + r * stride;
-                T *to = z_out + (row + r) * d, *total = b_bar ? b_bar + (row + r) * d : nullptr;
-                for (int64_t j = 0; j < d; ++j) to[j] = bar[j] * (at[j] > 0 ? T(1) : slope);
-                if (total) for (int64_t j = 0; j < d; ++j) total[j] += to[j];
-            }
+        T *state = allocate<T>(kBlock * stride), *beta = allocate<T>(width), *before = allocate<T>(d);
+        T* sum = sums[part] = allocate<T>(tall * width);
+        T* rate = rates[part] = allocate<T>(d);
+        failed |= !(product && g_bar && state && beta && before && sum && rate);
+        for (int64_t row = begin; row < end; ++row) {
+            const int64_t from = (order ? order[row] : row) * d;
+            T* to = z[0] + row * d;
+            chain<T>(out_bar + from, states[0] + from, slope, d, to, nullptr);
+            std::memcpy(b_bar + row * d, to, d * sizeof(T));
         }
 #pragma omp barrier
-        if (!failed)  // every thread adds up its share of the partial sums, always in the same order
-            for (int64_t i = d * part / parts; i < d * (part + 1) / parts; ++i)
+        for (int64_t n = 0; n < products; ++n) {
+            for (int64_t row = begin; row < end && !failed; row += kBlock) {
+                const int64_t rows = std::min<int64_t>(kBlock, end - row);
+                if (row == begin) for (int64_t j = 0; j < d; ++j) beta[j] = 1 / (1 + n * eps[j]);
+                gather(g, z[n % 2], row, row + rows, product, width);
+                for (int64_t r = 0; r < rows; ++r) {
+                    for (int64_t j = 0; j < width; ++j) product[r * width + j] *= beta[j];
+                    std::memcpy(state + r * stride, states[n + 1] + (row + r) * d, d * sizeof(T));
+                }
+                for (int64_t i = 0; i < tall; i += kRows)
+                    for (int64_t j = 0; j < width; j += panel)
+                        tile<T>(state + i, 1, stride, product + j, width, rows, sum + i * width + j, width, false);
+                if (n + 1 == terms) continue;
+                multiply(product, packed, rows, d, width, g_bar);
+                for (int64_t r = 0; r < rows; ++r)
+                    chain(g_bar + r * width, state + r * stride, slope, d, z[(n + 1) % 2] + (row + r) * d,
+                          b_bar + (row + r) * d);
+            }
+            for (int64_t j = 0; j < d && !failed; ++j) {  // what this term added to W̄ gives its share of ε̄
+                T now = 0;
+                for (int64_t i = 0; i < d; ++i) now += w[i * d + j] * sum[i * width + j];
+                rate[j] -= n * beta[j] * (now - before[j]);
+                before[j] = now;
+            }
+#pragma omp barrier
+        }
+        if (!failed)  // every thread adds up its rows of the partial sums, always in the same order
+            for (int64_t i = d * part / parts; i < d * (part + 1) / parts; ++i) {
+                eps_bar[i] = 0;
+                for (int p = 0; p < parts; ++p) eps_bar[i] += rates[p] ? rates[p][i] : T(0);
                 for (int64_t j = 0; j < d; ++j) {
                     T all = 0;
                     for (int p = 0; p < parts; ++p) all += sums[p] ? sums[p][i * width + j] : T(0);
-                    outer[i * d + j] = all;
+                    w_bar[i * d + j] = all;
                 }
+            }
 #pragma omp barrier
-        std::free(product), std::free(g_bar), std::free(state), std::free(sum);
+        for (T* scratch : {product, g_bar, state, beta, before, sum, rate}) std::free(scratch);
     }
     std::free(packed);
     return failed;
@@ -260,13 +309,16 @@ int adjoint(Graph<T> g, const T* w_t, const T* z, const T* below, T slope, T* z_
 #define EXPORT(T, suffix)                                                                                              \
     extern "C" int pprgnn_forward_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
                                            const T* value, const T* b, const T* w, const T* eps, double slope,        \
-                                           int64_t depth, T* const* states, int threads) {                            \
-        return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), depth, states, threads);                     \
+                                           int64_t depth, T* const* states, const int64_t* order, int threads) {      \
+        return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), depth, states, order, threads);              \
     }                                                                                                                  \
     extern "C" int pprgnn_adjoint_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
-                                           const T* value, const T* w_t, const T* z, const T* below, double slope,    \
-                                           T* z_out, T* b_bar, T* outer, int threads) {                               \
-        return adjoint<T>({n, d, crow, col, value}, w_t, z, below, T(slope), z_out, b_bar, outer, threads);           \
+                                           const T* value, const T* w, const T* w_t, const T* eps, double slope,      \
+                                           int64_t products, int64_t terms, const T* const* states,                   \
+                                           const T* out_bar, const int64_t* order, T* const* z, T* b_bar, T* w_bar,   \
+                                           T* eps_bar, int threads) {                                                  \
+        return adjoint<T>({n, d, crow, col, value}, w, w_t, eps, T(slope), products, terms, states, out_bar, order,   \
+                          z, b_bar, w_bar, eps_bar, threads);                                                          \
     }
 EXPORT(float, f32)
 EXPORT(double, f64)

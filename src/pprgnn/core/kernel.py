@@ -52,57 +52,71 @@ def library_for(problem: Problem) -> ctypes.CDLL | None:
     return _library(os.environ.get("PPRGNN_KERNEL")) if fits else None
 
 
-def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor]) -> None:
-    """Run all steps down to n = 0; ``states[n]`` is where G⁽ⁿ⁾ goes (far states share buffers)."""
-    b, d = problem.b, problem.b.size(1)
-    weight, eps = problem.weight.contiguous(), problem.eps.expand(d).contiguous()
-    pointers = (ctypes.c_void_p * len(states))(*[state.data_ptr() for state in states])
+def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor], order: Tensor | None) -> None:
+    """Run all steps down to n = 0; ``states[n]`` is where G⁽ⁿ⁾ goes (far states share buffers).
+
+    Given ``order``, G⁽⁰⁾ comes out in the caller's node order.
+    """
+    weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.b.size(1)).contiguous()
     _call(
         library,
         "pprgnn_forward",
-        b,
-        *_graph(problem.adj.matrix, d),
-        *(_pointer(t) for t in (b, weight, eps)),
-        ctypes.c_double(problem.activation.slope),  # type: ignore[attr-defined]
-        ctypes.c_int64(len(states) - 1),
-        pointers,
+        problem.adj.matrix,
+        *(problem.b, weight, eps),
+        *(_slope(problem), ctypes.c_int64(len(states) - 1)),
+        *(states, order),
     )
 
 
 def adjoint(
     library: ctypes.CDLL,
     problem: Problem,
-    weight_t: Tensor,
-    z_bar: Tensor,
-    below: Tensor,
-    z_out: Tensor | None,
-    b_bar: Tensor | None,
-) -> Tensor:
-    """P = Ãᵀ Z̄; returns G⁽ⁿ⁺¹⁾ᵀ P and, given ``z_out``, writes the next Z̄ there and adds it to ``b_bar``."""
-    d = z_bar.size(1)
-    outer, weight_t = torch.empty_like(weight_t, memory_format=torch.contiguous_format), weight_t.contiguous()
+    products: int,
+    terms: int,
+    states: list[Tensor],
+    out_bar: Tensor,
+    scratch: list[Tensor],
+    b_bar: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """All terms: writes ``b_bar`` (inner order), returns the gradients of weight and eps.
+
+    ``states[0]``, the output, and ``out_bar`` are in the caller's node order, the other states in the inner one.
+    """
+    weight = problem.weight.contiguous()
+    weight_t, eps = weight.t().contiguous(), problem.eps.expand(weight.size(0)).contiguous()
+    weight_bar, eps_bar = torch.empty_like(weight), torch.empty_like(eps)
     _call(
         library,
         "pprgnn_adjoint",
-        z_bar,
-        *_graph(problem.adj.matrix_t, d),
-        *(_pointer(t) for t in (weight_t, z_bar, below)),
-        ctypes.c_double(problem.activation.slope),  # type: ignore[attr-defined]
-        *(_pointer(t) for t in (z_out, b_bar, outer)),
+        problem.adj.matrix_t,
+        *(weight, weight_t, eps),
+        *(_slope(problem), ctypes.c_int64(products), ctypes.c_int64(terms)),
+        *(states, out_bar, problem.adj.order, scratch),
+        *(b_bar, weight_bar, eps_bar),
     )
-    return outer
+    return weight_bar, eps_bar if problem.eps.dim() else eps_bar.sum()
 
 
-def _graph(matrix: Tensor, channels: int) -> tuple[object, ...]:
-    parts = (matrix.crow_indices(), matrix.col_indices(), matrix.values())
-    return ctypes.c_int64(matrix.size(0)), ctypes.c_int64(channels), *(_pointer(part) for part in parts)
+def _slope(problem: Problem) -> ctypes.c_double:
+    return ctypes.c_double(problem.activation.slope)  # type: ignore[attr-defined]
 
 
-def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+def _argument(value: object) -> object:
+    if isinstance(value, list):
+        return (ctypes.c_void_p * len(value))(*[tensor.data_ptr() for tensor in value])
+    if value is None or isinstance(value, Tensor):
+        return ctypes.c_void_p(None if value is None else value.data_ptr())
+    return value
 
 
-def _call(library: ctypes.CDLL, name: str, like: Tensor, *arguments: object) -> None:
-    threads = ctypes.c_int(torch.get_num_threads())
-    if getattr(library, f"{name}_{_SUFFIX[like.dtype]}")(*arguments, threads):
+def _call(library: ctypes.CDLL, name: str, matrix: Tensor, *arguments: object) -> None:
+    graph = (matrix.crow_indices(), matrix.col_indices(), matrix.values())
+    like = next(argument for argument in arguments if isinstance(argument, Tensor))
+    function = getattr(library, f"{name}_{_SUFFIX[like.dtype]}")
+    if function(
+        ctypes.c_int64(matrix.size(0)),
+        ctypes.c_int64(like.size(1)),
+        *(_argument(argument) for argument in (*graph, *arguments)),
+        ctypes.c_int(torch.get_num_threads()),
+    ):
         raise MemoryError("No memory for the scratch space of the CPU kernel (a few megabytes per thread).")

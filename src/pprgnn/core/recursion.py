@@ -50,10 +50,11 @@ class Problem:
         torch.addmm(self.b, product, self.weight * decay(n, self.eps), out=out)  # ... W βₙ + B
         return self.activation.apply_(out)  # φ
 
-    def descend(self, depth: int, keep: int, buffers: list[Tensor]) -> list[Tensor]:
+    def descend(self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False) -> list[Tensor]:
         """Run n = depth ... 0 from G⁽ᵈᵉᵖᵗʰ⁺¹⁾ = 0 and return G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ in the first buffers.
 
-        Needs ``max(keep, 1) + 1`` buffers: the far states alternate between two of them.
+        Needs ``max(keep, 1) + 1`` buffers: the far states alternate between two. With ``leave``, G⁽⁰⁾ comes
+        out in the caller's node order.
         """
         last = max(keep, 1)
 
@@ -62,12 +63,17 @@ class Problem:
 
         library = kernel.library_for(self)
         if library is not None:
-            kernel.forward(library, self, [buffer(n) for n in range(depth + 1)])
+            kernel.forward(
+                library, self, [buffer(n) for n in range(depth + 1)], self.adj.order if leave else None
+            )
         else:
             product = take(self.b)
             self.activation.apply_(buffer(depth).copy_(self.b))  # G⁽ᵏ⁾ = φ(B): no sparse product
             for n in range(depth - 1, -1, -1):
                 self.step(n, buffer(n + 1), buffer(n), product)
+            if leave and self.adj.order is not None:
+                self.adj.leave(buffers[0], out=product)
+                buffers[0], product = product, buffers[0]
             give(product)
         return buffers[: keep + 1]
 
@@ -96,15 +102,14 @@ class Recursion(torch.autograd.Function):
         problem = given.entered()
         keep = min(terms, depth)
         buffers = [take(b) for _ in range(max(keep, 1) + 1)]
-        states = problem.descend(depth, keep, buffers)
-        out = states[0] if adj.order is None else adj.leave(states[0])
+        out, *states = problem.descend(depth, keep, buffers, leave=True)
         given.left(problem)
-        give(*buffers[keep + 1 :], *([] if adj.order is None else states[:1]))
+        give(*buffers[keep + 1 :])
         ctx.adj, ctx.activation, ctx.depth, ctx.terms = adj, activation, depth, terms
         # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
         ctx.repeats = checkpoint and keep > 1
         needs_b = ctx.repeats or not activation.from_output
-        kept = states[keep : keep + 1] if ctx.repeats else states[1:]
+        kept = states[-1:] if ctx.repeats else states
         ctx.save_for_backward(weight, eps, b if needs_b else None, out, *kept)
         return out
 
@@ -146,48 +151,37 @@ def _adjoint(
     z_bar, product, b_bar = scratch
     weight_bar, eps_bar = torch.zeros_like(weight), torch.zeros_like(eps)
     value_bar = torch.zeros_like(adj.value)
-    if adj.order is None:
-        g, g_bar = states[0], grad_out.contiguous()
-    else:  # the output was saved in the caller's order
-        g = torch.index_select(states[0], 0, adj.order, out=product)
-        g_bar = torch.index_select(grad_out, 0, adj.order, out=z_bar)
-
     library = None if needs_value else kernel.library_for(problem)
-    ready = False  # whether Z̄ of this term and its share of B̄ are there already
-    for n in range(ctx.terms):
-        if n > ctx.depth:
-            break  # G⁽ⁿ⁾ = 0 from here on
-        below = states[n + 1] if n < ctx.depth else None  # G⁽ⁿ⁺¹⁾, or None for the zero it starts from
-        if not ready:
+    if library is not None:  # the loop below, fused
+        products = min(ctx.terms, ctx.depth)
+        weight_bar, eps_bar = kernel.adjoint(
+            library, problem, products, ctx.terms, states, grad_out.contiguous(), [z_bar, product], b_bar
+        )
+    else:
+        g, g_bar = states[0], grad_out.contiguous()
+        if adj.order is not None:  # both are in the caller's order
+            g, g_bar = adj.enter(g, out=product), adj.enter(g_bar, out=z_bar)
+        for n in range(min(ctx.terms, ctx.depth + 1)):
+            below = states[n + 1] if n < ctx.depth else None  # G⁽ⁿ⁺¹⁾, or None for the zero it starts from
             if not phi.from_output:  # φ' needs z itself: repeat the step up to φ
                 g = _pre_activation(problem, n, below, product)
             phi.chain(g_bar, g, out=z_bar)  # Z̄ = φ'(Z⁽ⁿ⁾) ⊙ Ḡ⁽ⁿ⁾
             if needs_b:
                 b_bar.copy_(z_bar) if n == 0 else b_bar.add_(z_bar)  # B̄ += Z̄
-        if below is None:
-            break
-        beta = decay(n, eps)
-        weight_t = (weight * beta).t()
-        if needs_value:  # Ā_ij += ⟨Z̄_i, βₙ (G⁽ⁿ⁺¹⁾ W)_j⟩ on existing edges
-            value_bar += adj.edge_gradient(z_bar, torch.mm(below, weight_t.t(), out=product))
-        more = n + 1 < ctx.terms
-        if not (more or needs_weight or needs_eps):
-            break
-        if library is not None:  # the lines below in one pass, up to the next Z̄
-            outer = kernel.adjoint(
-                library, problem, weight_t, z_bar, below, product if more else None, b_bar if needs_b else None
-            )
-            z_bar, product, ready = product, z_bar, True
-        else:
+            if below is None:
+                break
+            beta = decay(n, eps)
+            if needs_value:  # Ā_ij += ⟨Z̄_i, βₙ (G⁽ⁿ⁺¹⁾ W)_j⟩ on existing edges
+                value_bar += adj.edge_gradient(z_bar, torch.mm(below, weight * beta, out=product))
             multiply(adj.matrix_t, z_bar, out=product)  # P = Ãᵀ Z̄; PAPER: βₙ goes with Z⁽ⁿ⁾, not with G⁽ⁿ⁾
             outer = below.t() @ product  # (d, d)
-            if more:
-                torch.mm(product, weight_t, out=z_bar)  # Ḡ⁽ⁿ⁺¹⁾ = P βₙ Wᵀ
+            weight_bar += outer * beta  # W̄ += G⁽ⁿ⁺¹⁾ᵀ P βₙ
+            # ε̄ += dβₙ/dε · Z̄ᵀ(Ã G⁽ⁿ⁺¹⁾ W), read off the d × d matrix: no further pass over the nodes
+            per_channel = decay_gradient(n, eps) * (outer * weight).sum(0)
+            eps_bar += per_channel if eps.dim() else per_channel.sum()
+            if n + 1 < ctx.terms:
+                torch.mm(product, (weight * beta).t(), out=z_bar)  # Ḡ⁽ⁿ⁺¹⁾ = P βₙ Wᵀ
                 g, g_bar = below, z_bar
-        weight_bar.addcmul_(outer, beta.expand_as(outer))  # W̄ += G⁽ⁿ⁺¹⁾ᵀ P βₙ
-        # ε̄ += dβₙ/dε · Z̄ᵀ(Ã G⁽ⁿ⁺¹⁾ W), read off the d × d matrix: no further pass over the nodes
-        per_channel = decay_gradient(n, eps) * (outer * weight).sum(0)
-        eps_bar += per_channel if eps.dim() else per_channel.sum()
 
     return (
         adj.leave(b_bar, out=product) if needs_b else None,

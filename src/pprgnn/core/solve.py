@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import torch
@@ -125,7 +126,7 @@ def _check(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int
 
 def _finite(x: Tensor) -> bool:
     """Whether all entries are; their sum tells in one pass, unless it overflows itself."""
-    return bool(torch.isfinite(x.sum())) or bool(torch.isfinite(x).all())
+    return math.isfinite(float(x.sum())) or bool(torch.isfinite(x).all())
 
 
 def _warn(status: Status, found: Depth, tol: float, max_depth: int, weight: Tensor, eps: Tensor) -> None:
