@@ -110,7 +110,7 @@ class PyG(_Unrolled):
 
 
 class Coo(_Unrolled):
-    """(b) plain torch as the published code does it: state d × n, W on the left, transposed view of a COO tensor."""
+    """(b) plain torch as in the published code: state d × n, W on the left, transposed view of a COO tensor."""
 
     name, label = "coo", "(b) torch COO, d × n"
 

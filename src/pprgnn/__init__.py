@@ -1,12 +1,7 @@
 """Infinite-depth graph neural networks: exact, certified and fast."""
 
-from pprgnn.core.activation import Activation, leaky_relu
-from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.buffers import release_buffers
-from pprgnn.core.depth import Certificate, DepthMemory, DepthRule, Fixed, Influence, Measured
-from pprgnn.core.pagerank import pagerank
-from pprgnn.core.solution import ConvergenceWarning, Solution, Status
-from pprgnn.core.solve import solve
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
@@ -26,3 +21,37 @@ __all__ = [
     "release_buffers",
     "solve",
 ]
+
+if TYPE_CHECKING:
+    from pprgnn.core.activation import Activation, leaky_relu
+    from pprgnn.core.adjacency import Adjacency
+    from pprgnn.core.buffers import release_buffers
+    from pprgnn.core.depth import Certificate, DepthMemory, DepthRule, Fixed, Influence, Measured
+    from pprgnn.core.pagerank import pagerank
+    from pprgnn.core.solution import ConvergenceWarning, Solution, Status
+    from pprgnn.core.solve import solve
+
+# Names are imported when they are first used: torch takes seconds to load, and `--help` does not need it.
+_HOME = {
+    "activation": ("Activation", "leaky_relu"),
+    "adjacency": ("Adjacency",),
+    "buffers": ("release_buffers",),
+    "depth": ("Certificate", "DepthMemory", "DepthRule", "Fixed", "Influence", "Measured"),
+    "pagerank": ("pagerank",),
+    "solution": ("ConvergenceWarning", "Solution", "Status"),
+    "solve": ("solve",),
+}
+_MODULE_OF = {name: f"pprgnn.core.{module}" for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        return value
+    if name == "nn":
+        return import_module("pprgnn.nn")
+    raise AttributeError(f"module 'pprgnn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, "nn"])

@@ -59,14 +59,33 @@ def test_with_gradients_the_error_bound_is_that_of_the_deeper_pass(rule, grad_te
     torch.testing.assert_close(solution.state.detach(), same_depth, rtol=0, atol=1e-10)
 
 
-def test_a_gradient_of_n_terms_runs_n_levels_deeper():
-    b, weight, adj = draw_b(34, 3), draw_weight(3, 3.0), ZOO["karate"].adjacency()
-    plain = solve(b, weight, adj, depth=Certificate())
-    learning = solve(b.clone().requires_grad_(), weight, adj, depth=Certificate(), grad_terms=7)
-    assert learning.depth == plain.depth + 7
+@pytest.mark.parametrize("norm", [0.1, 1.0, 3.0, 6.0])
+@pytest.mark.parametrize("eps", [0.1, 1.0])
+@pytest.mark.parametrize("rule", [Certificate(), Measured(), Influence()], ids=repr)
+def test_every_state_that_an_n_term_gradient_uses_is_converged(rule, norm, eps):
+    """And it costs fewer than N levels more, where the paper takes N."""
+    terms = 7
+    graph = ZOO["karate"]
+    b, weight, adj = draw_b(34, 3), draw_weight(3, norm), graph.adjacency()
+    plain = solve(b, weight, adj, eps=eps, depth=rule)
+    learning = solve(b.clone().requires_grad_(), weight, adj, eps=eps, depth=rule, grad_terms=terms)
+    used = reference.states(b, weight, dense(graph), eps, torch.relu, learning.depth)[: terms + 1]
+    truth = reference.states(b, weight, dense(graph), eps, torch.relu, 600)[: terms + 1]
+    assert len(used) == terms + 1
+    assert terms <= learning.depth <= plain.depth + terms
+    if not isinstance(rule, Influence):  # which promises nothing
+        for state, converged in zip(used, truth, strict=True):
+            assert float((state - converged).norm() / b.norm()) <= 1e-5
+        if norm == 3.0:
+            assert learning.depth < plain.depth + terms
+
+
+def test_the_finite_model_stays_finite():
+    b, weight, adj = draw_b(34, 3).requires_grad_(), draw_weight(3, 3.0), ZOO["karate"].adjacency()
+    assert solve(b, weight, adj, depth=4).depth == 4
     with torch.no_grad():
-        assert solve(b.clone().requires_grad_(), weight, adj, depth=Certificate()).depth == plain.depth
-    assert solve(b.clone().requires_grad_(), weight, adj, depth=4).depth == 4  # the finite model stays finite
+        plain = solve(b, weight, adj, depth=Certificate())
+    assert plain.depth == solve(b.detach(), weight, adj, depth=Certificate()).depth
 
 
 @EVERY_PHI

@@ -20,10 +20,14 @@ from pprgnn.core.solution import Depth, Status
 
 
 class DepthRule(Protocol):
-    """Chooses k for a problem. The forward pass then runs ``k + extra`` deep, so errors are stated for that."""
+    """Chooses the depth k of a problem, such that not only G⁽⁰⁾ but all of G⁽⁰⁾ ... G⁽ˡᵉᵛᵉˡˢ⁾ are converged.
 
-    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
-        """Return k and what is known about the error at depth ``k + extra``."""
+    An N-term gradient needs ``levels`` = N. PAPER: runs N levels deeper than G⁽⁰⁾ needs; but G⁽ᴺ⁾ needs fewer
+    levels below it than G⁽⁰⁾ does, since βₙ falls, so checking both ends is enough and saves most of the N.
+    """
+
+    def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
+        """Return k and what is known about the error."""
         ...
 
 
@@ -37,7 +41,7 @@ class Fixed:
         if self.k < 0:
             raise ValueError(f"A depth must be >= 0, but came as {self.k}.")
 
-    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
+    def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Return k itself."""
         return Depth(self.k, Status.FIXED)
 
@@ -49,13 +53,14 @@ class Certificate:
     Pessimistic when ‖W‖₂ is large and ε small; :class:`Measured` is then far shallower.
     """
 
-    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
+    def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Return the smallest certified depth, or the cap."""
         bounds = StepBounds.of(problem)
-        k = bounds.depth(tol, max_depth)
+        k = bounds.depth(tol, max_depth, levels)
         if k is None:
-            return Depth(max_depth, Status.CAPPED, error_bound=bounds.error(max_depth + extra))
-        return Depth(k, Status.CERTIFIED, error_bound=bounds.error(k + extra))
+            k = max(max_depth, levels)
+            return Depth(k, Status.CAPPED, error_bound=bounds.error(k))
+        return Depth(k, Status.CERTIFIED, error_bound=bounds.error(k))
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,8 @@ class Influence:
     It costs as much as the forward pass and fails where signs cancel: for W = -6·I it answers 0.
     """
 
-    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
-        """Return the farthest hop whose influence is at least ``tol`` of B's."""
+    def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
+        """Return the farthest hop whose influence is at least ``tol`` of B's, plus ``levels``."""
         problem = problem.detach().entered()
         threshold = tol * float(problem.b.abs().max())
         origin = replace(problem, b=torch.zeros_like(problem.b))  # the same step without B
@@ -75,8 +80,8 @@ class Influence:
             # PAPER: the text starts at α_{l+1}, Theorem 2 at α_l, the published code at α_0; α_{l+1} is right.
             influence = origin.step(hop + 1, influence, scratch[hop % 2], scratch[2])
             if not float(influence.abs().max()) > threshold:  # NaN ends the search, too
-                return Depth(hop, Status.INFLUENCE, products=hop + 1)
-        return Depth(max_depth, Status.CAPPED, products=max_depth + 1)
+                return Depth(hop + levels, Status.INFLUENCE, products=hop + 1)
+        return Depth(max_depth + levels, Status.CAPPED, products=max_depth + 1)
 
 
 @dataclass(frozen=True)
@@ -87,48 +92,48 @@ class Measured:
     most ‖G⁽⁰;ᵏ⁾ - G⁽⁰;ᴷ⁾‖ + certificate(K). Otherwise ever deeper passes are compared until they agree.
     """
 
-    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int, guess: int | None = None) -> Depth:
+    def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Return the smallest depth found whose measured error is below ``tol``."""
-        return self.measure(problem, tol, max_depth, extra, guess)[0]
+        return self.measure(problem, tol, max_depth, levels)[0]
 
     def measure(
-        self, problem: Problem, tol: float, max_depth: int, extra: int, guess: int | None = None
+        self, problem: Problem, tol: float, max_depth: int, levels: int, guess: int | None = None
     ) -> tuple[Depth, dict[int, float]]:
         """Also return the error curve {depth: error} that was seen on the way."""
         bounds = StepBounds.of(problem)
-        cheap = bounds.depth(tol, max_depth=6)
+        cheap = bounds.depth(tol, 6, levels)
         if cheap is not None:  # a search would cost more than it can save
-            bound = bounds.error(cheap + extra)
-            return Depth(cheap, Status.CERTIFIED, error_bound=bound), {cheap: bounds.error(cheap)}
-        with _Comparison(problem.detach()) as comparison:
-            deepest = bounds.depth(0.1 * tol, max_depth)
+            bound = bounds.error(cheap)
+            return Depth(cheap, Status.CERTIFIED, error_bound=bound), {cheap: bound}
+        with _Comparison(problem.detach(), levels) as comparison:
+            deepest = bounds.depth(0.1 * tol, max_depth, levels)
             if deepest is None:
-                return self._compare(comparison, tol, max_depth, extra, guess or 8)
-            return self._prove(comparison, bounds, tol, extra, deepest, guess or 4)
+                return self._compare(comparison, tol, max_depth, guess or 8)
+            return self._prove(comparison, 0.1 * tol, tol, deepest, guess or 4)
 
     def _prove(
-        self, comparison: _Comparison, bounds: StepBounds, tol: float, extra: int, deepest: int, guess: int
+        self, comparison: _Comparison, proved: float, tol: float, deepest: int, guess: int
     ) -> tuple[Depth, dict[int, float]]:
-        """Compare with the certified depth ``deepest``: what is measured is then also proved."""
+        """Compare with ``deepest``, certified to ``proved``: what is measured is then also proved."""
         comparison.set_reference(deepest)
-        proved = bounds.error(deepest)
-        k = _smallest(comparison.error, tol - proved, deepest, guess)
-        while k < deepest and extra and comparison.error(min(k + extra, deepest)) > tol - proved:
-            k += 1  # the error need not fall monotonically
-        seen = comparison.error(min(k + extra, deepest))
-        if not math.isfinite(seen):
+        k = _smallest(comparison.error, tol - proved, comparison.levels, deepest, guess)
+        if not math.isfinite(comparison.error(k)):
             return Depth(deepest, Status.NOT_FINITE, products=comparison.products), comparison.curve
-        bound = seen + proved if k + extra <= deepest else bounds.error(k + extra)
-        return Depth(k, Status.MEASURED, bound, seen, products=comparison.products), comparison.curve
+        seen = comparison.state_errors[k]
+        return Depth(k, Status.MEASURED, seen + proved, seen, products=comparison.products), comparison.curve
 
     def _compare(
-        self, comparison: _Comparison, tol: float, max_depth: int, extra: int, k: int
+        self, comparison: _Comparison, tol: float, max_depth: int, k: int
     ) -> tuple[Depth, dict[int, float]]:
         """No proof within max_depth: a shallower pass *and* the last but one must agree with the deepest.
 
         The last but one, because in a cycle (the states of depth k and k + 2 alike, those between not) depths far
         apart may agree by chance, but neighbours never do.
         """
+        levels = comparison.levels
+        if max_depth <= levels:
+            return Depth(levels, Status.CAPPED), {}
+        k = max(k, levels)
         while True:
             reference = min(2 * k + 1, max_depth)
             k = min(k, reference - 1)
@@ -137,8 +142,8 @@ class Measured:
             if not math.isfinite(seen):
                 return Depth(reference, Status.NOT_FINITE, products=comparison.products), comparison.curve
             if seen <= tol:
-                k, status = _smallest(comparison.error, tol, k, max(1, k // 2)), Status.COMPARED
-                seen = comparison.error(min(k + extra, reference - 1))
+                k, status = _smallest(comparison.error, tol, levels, k, k // 2), Status.COMPARED
+                seen = comparison.state_errors[k]
                 break
             if reference == max_depth:
                 k, status = max_depth, Status.CAPPED
@@ -168,12 +173,18 @@ class StepBounds:
         """certificate(depth) / ‖B‖ = (∏_{n<=depth} cₙ) · L / (1 - c_{depth+1}); infinite while c >= 1."""
         return self._error(sum(self._log_step(n) for n in range(depth + 1)), depth)
 
-    def depth(self, tol: float, max_depth: int) -> int | None:
-        """The smallest depth whose certificate is at most ``tol``, or ``None`` beyond ``max_depth``."""
+    def depth(self, tol: float, max_depth: int, levels: int = 0) -> int | None:
+        """The smallest depth that certifies G⁽⁰⁾ ... G⁽ˡᵉᵛᵉˡˢ⁾ to ``tol``, or ``None`` beyond ``max_depth``.
+
+        G⁽ⁿ⁾ lacks the factors c₀ ... cₙ₋₁. The cₙ fall, so of all levels the first or the last is the worst.
+        """
+        if self.rate == 0:
+            return levels
+        last_level = -min(0.0, sum(self._log_step(n) for n in range(levels)))
         log_product = 0.0
-        for k in range(max_depth + 1):
+        for k in range(max(max_depth, levels) + 1):
             log_product += self._log_step(k)
-            if self._error(log_product, k) <= tol:
+            if k >= levels and self._error(log_product + last_level, k) <= tol:
                 return k
         return None
 
@@ -189,37 +200,44 @@ class StepBounds:
 
 
 class _Comparison:
-    """Error of shallow passes against one deep pass, sharing three buffers."""
+    """Error of shallow passes against one deep pass, the worse of G⁽⁰⁾'s and G⁽ˡᵉᵛᵉˡˢ⁾'s."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, levels: int) -> None:
         self.given, self.problem = problem, problem.entered()
-        self.reference_depth = 0
-        self.reference, *self.buffers = (take(problem.b) for _ in range(3))
+        self.levels, self.ends = levels, sorted({0, levels})
+        self.buffers = [take(problem.b) for _ in range(max(levels, 1) + 1)]
+        self.references = [take(problem.b) for _ in self.ends]
         self.scale = _norm(problem.b) or 1.0
         self.products = 0
+        self.reference_depth = 0
         self.curve: dict[int, float] = {}
+        self.state_errors: dict[int, float] = {}  # of G⁽⁰⁾ alone
 
     def __enter__(self) -> _Comparison:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.given.left(self.problem)
-        give(self.reference, *self.buffers)
+        give(*self.references, *self.buffers)
 
-    def _run(self, depth: int) -> Tensor:
+    def _run(self, depth: int) -> list[Tensor]:
         self.products += depth
-        return self.problem.descend(depth, 0, self.buffers)[0]
+        states = self.problem.descend(depth, self.levels, self.buffers)
+        return [states[level] for level in self.ends]
 
     def set_reference(self, depth: int) -> None:
-        self.reference.copy_(self._run(depth))
-        self.reference_depth = depth
-        self.curve = {}
+        for reference, state in zip(self.references, self._run(depth), strict=True):
+            reference.copy_(state)
+        self.reference_depth, self.curve, self.state_errors = depth, {}, {}
 
     def error(self, depth: int) -> float:
         if depth not in self.curve:
-            state = self.reference if depth == self.reference_depth else self._run(depth)
-            difference = torch.sub(state, self.reference, out=self.buffers[0])  # NaN where not finite
-            self.curve[depth] = _norm(difference) / self.scale
+            states = self.references if depth == self.reference_depth else self._run(depth)
+            pairs = zip(states, self.references, strict=True)
+            # Into the buffer: the passes are done with it. Infinite minus infinite gives NaN, as it should.
+            errors = [_norm(torch.sub(state, reference, out=self.buffers[0])) for state, reference in pairs]
+            self.curve[depth] = math.nan if any(map(math.isnan, errors)) else max(errors) / self.scale
+            self.state_errors[depth] = errors[0] / self.scale
         return self.curve[depth]
 
 
@@ -233,9 +251,9 @@ def _norm(x: Tensor) -> float:
     return norm
 
 
-def _smallest(error: Callable[[int], float], tol: float, deepest: int, guess: int) -> int:
+def _smallest(error: Callable[[int], float], tol: float, shallowest: int, deepest: int, guess: int) -> int:
     """A depth with error <= tol, at most an eighth above the smallest one that bisection sees."""
-    low, high = -1, min(guess, deepest)
+    low, high = shallowest - 1, min(max(guess, shallowest), deepest)
     while high < deepest and not error(high) <= tol:
         low, high = high, min(2 * high + 1, deepest)
     while high - low > max(1, high // 8):
@@ -266,24 +284,28 @@ class DepthMemory:
     _probe: Tensor = field(default_factory=lambda: torch.empty(0), repr=False)
     _work: float = field(default=0.0, repr=False)
     _cost: float = field(default=0.0, repr=False)
+    _levels: int = field(default=-1, repr=False)
     measurements: int = 0
 
     def forget(self) -> None:
         """Measure again at the next opportunity."""
         self._curve, self._direction = {}, None
 
-    def choose(self, problem: Problem, tol: float, max_depth: int, extra: int) -> Depth:
+    def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Re-use, adapt or measure."""
+        # Training looks at more levels than evaluation; what holds for more levels holds for fewer.
+        more_levels = levels > self._levels
+        self._levels = max(levels, self._levels)
         log_norm = self._log_norm(problem.weight.detach())
         eps = float(problem.eps.detach().min())
         adj = problem.adj
         graph = (adj.num_nodes, adj.num_edges, id(adj))
-        estimate = self._estimate(log_norm, eps, tol, max_depth)
+        estimate = None if more_levels else self._estimate(log_norm, eps, tol, max_depth, levels)
         changed = graph != self._graph or abs(log_norm - self._log_rates[0]) > 0.02 or eps != self._log_rates[1]
         affordable = self._work * self.share >= self._cost
         if estimate is None or not _similar(graph, self._graph) or (changed and affordable):
             guess = estimate[0] if estimate is not None else None
-            depth, self._curve = self.rule.measure(problem, tol, max_depth, extra, guess)
+            depth, self._curve = self.rule.measure(problem, tol, max_depth, self._levels, guess)
             self._log_rates, self._graph = (log_norm, eps), graph
             self._work, self._cost = 0.0, depth.products
             self.measurements += 1
@@ -291,7 +313,7 @@ class DepthMemory:
                 self.forget()
         else:
             depth = Depth(estimate[0], Status.REUSED, estimated_error=estimate[1])
-        self._work += depth.k + 3 * extra  # a backward term costs about two forward steps
+        self._work += depth.k + 2 * levels  # a backward term costs about two forward steps
         return depth
 
     def _log_norm(self, weight: Tensor) -> float:
@@ -308,7 +330,9 @@ class DepthMemory:
         self._direction = v
         return math.log(max(float(torch.mv(weight.t(), v).norm()), 1e-30))
 
-    def _estimate(self, log_norm: float, eps: float, tol: float, max_depth: int) -> tuple[int, float] | None:
+    def _estimate(
+        self, log_norm: float, eps: float, tol: float, max_depth: int, levels: int
+    ) -> tuple[int, float] | None:
         """The smallest depth whose scaled error is below tol; ``None`` when the curve does not reach it."""
         known = sorted((k, math.log(max(e, 1e-30))) for k, e in self._curve.items() if math.isfinite(e))
         if not known or not math.isfinite(log_norm):
@@ -317,7 +341,7 @@ class DepthMemory:
         for k in range(min(max_depth, 2 * known[-1][0]) + 1):
             shift += log_norm - old_norm + math.log((1 + k * old_eps) / (1 + k * eps))
             estimate = _interpolate(known, k)
-            if estimate is not None and estimate + shift <= math.log(tol):
+            if k >= levels and estimate is not None and estimate + shift <= math.log(tol):
                 return k, math.exp(estimate + shift)
         return None
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import as_eps
-from pprgnn.core.depth import DepthRule, Fixed, resolve_depth
+from pprgnn.core.depth import DepthRule, resolve_depth
 from pprgnn.core.recursion import Problem, Recursion
 from pprgnn.core.solution import ConvergenceWarning, Depth, Solution, Status
 
@@ -65,14 +65,13 @@ def solve(
     b = b.contiguous()
 
     wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (b, weight, eps, adj.value))
-    # G⁽⁰⁾ ... G⁽ᴺ⁾ must all be converged for an N-term gradient, so the pass runs N levels deeper than needed.
-    extra = grad_terms if wants_grad and grad_terms is not None and not isinstance(rule, Fixed) else 0
+    # An N-term gradient uses G⁽⁰⁾ ... G⁽ᴺ⁾, so all of them must be converged.
+    levels = grad_terms if wants_grad and grad_terms is not None else 0
     with torch.no_grad():
-        found = rule.choose(Problem(b, weight, eps, adj, phi).detach(), tol, max_depth, extra)
-    total = found.k + extra
-    terms = (total + 1 if grad_terms is None else min(grad_terms, total + 1)) if wants_grad else 0
+        found = rule.choose(Problem(b, weight, eps, adj, phi).detach(), tol, max_depth, levels)
+    terms = (found.k + 1 if grad_terms is None else min(grad_terms, found.k + 1)) if wants_grad else 0
     state: Tensor = Recursion.apply(  # type: ignore[no-untyped-call]
-        b, weight, eps, adj.value, adj, phi, total, terms, checkpoint
+        b, weight, eps, adj.value, adj, phi, found.k, terms, checkpoint
     )
 
     status = found.status
@@ -81,12 +80,12 @@ def solve(
     _warn(status, found, tol, max_depth, weight, eps)
     return Solution(
         state=state,
-        depth=total,
+        depth=found.k,
         status=status,
         error_bound=found.error_bound,
         measured_error=found.measured_error,
         estimated_error=found.estimated_error,
-        products=found.products + total,
+        products=found.products + found.k,
     )
 
 

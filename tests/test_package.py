@@ -1,0 +1,51 @@
+"""The front door: lazy imports, examples, and every Python block of the README."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pprgnn
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", pprgnn.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(pprgnn, name).__module__.startswith("pprgnn.")
+    assert name in dir(pprgnn)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(AttributeError, match="has no attribute 'Solve'"):
+        pprgnn.Solve  # noqa: B018
+
+
+def test_importing_the_package_does_not_import_torch():
+    code = "import pprgnn, sys; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_core_imports_no_pyg():
+    code = "import pprgnn, sys; pprgnn.solve; print([m for m in ('torch_geometric', 'scipy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_run(path):
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy" in done.stdout
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+def test_readme_blocks_run(block):
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_readme_names_only_make_targets_that_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"make ([a-z]+)", README)) <= targets
