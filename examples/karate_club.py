@@ -7,7 +7,7 @@ from pprgnn.nn import PPRGNN
 
 torch.manual_seed(0)
 data = KarateClub()[0]
-model = PPRGNN(data.num_features, 16, num_layers=1, out_channels=4, eps=0.5, dropout=0.5)
+model = PPRGNN(data.num_features, 16, num_layers=1, out_channels=4, dropout=0.5)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
 
 for epoch in range(1, 101):

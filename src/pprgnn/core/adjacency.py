@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from pprgnn.core.entries import Normalization, check_entries, coalesce, fill_diagonal, normalize_weights
 from pprgnn.core.order import cache_friendly_order
 
 if TYPE_CHECKING:
     import networkx as nx
     import scipy.sparse as sp
-
-Normalization = Literal["sym", "row"] | None
-
 
 class Adjacency:
     """A normalised adjacency matrix Ã with its transpose, both in CSR (one object when symmetric).
@@ -177,11 +175,11 @@ class Adjacency:
         reorder: bool | Literal["auto"],
         dtype: torch.dtype | None,
     ) -> Adjacency:
-        weight = _check_entries(row, col, weight, num_nodes, normalize, dtype)
-        row, col, weight = _coalesce(row, col, weight, num_nodes)
+        weight = check_entries(row, col, weight, num_nodes, normalize, dtype)
+        row, col, weight = coalesce(row, col, weight, num_nodes)
         if add_self_loops:
-            row, col, weight = _fill_diagonal(row, col, weight, num_nodes)
-        value = _normalize(row, col, weight, num_nodes, normalize)
+            row, col, weight = fill_diagonal(row, col, weight, num_nodes)
+        value = normalize_weights(row, col, weight, num_nodes, normalize)
         return cls(row, col, value, num_nodes, normalize=normalize, reorder=reorder)
 
     # ------------------------------------------------------------------------------------------------- facts
@@ -342,100 +340,10 @@ class _Product(torch.autograd.Function):
         return grad_x, grad_value, None
 
 
-# ------------------------------------------------------------------------------------------------- building
 def _square(shape: tuple[int, ...], what: str) -> int:
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"{what} must be square, but has shape {shape}.")
     return shape[0]
-
-
-def _check_entries(
-    row: Tensor,
-    col: Tensor,
-    weight: Tensor | None,
-    num_nodes: int,
-    normalize: Normalization,
-    dtype: torch.dtype | None,
-) -> Tensor:
-    """Everything that can be wrong with a graph, in one sentence each; returns the weights as floats."""
-    if normalize not in ("sym", "row", None):
-        raise ValueError(f"normalize must be 'sym', 'row' or None, but came as {normalize!r}.")
-    if num_nodes < 1:
-        raise ValueError("The graph has no nodes; pass num_nodes >= 1 (edges may be absent, nodes may not).")
-    if row.numel():
-        low, high = int(min(row.min(), col.min())), int(max(row.max(), col.max()))
-        if low < 0 or high >= num_nodes:
-            raise ValueError(
-                f"Node ids must be in 0 ... {num_nodes - 1}, but the edges name nodes {low} to {high}; "
-                f"renumber the nodes or pass num_nodes={high + 1}."
-            )
-    if weight is None:
-        return torch.ones(row.numel(), dtype=dtype or torch.get_default_dtype(), device=row.device)
-    if weight.dim() == 2 and weight.size(1) == 1:
-        weight = weight.squeeze(1)
-    if weight.shape != row.shape:
-        raise ValueError(
-            f"edge_weight must hold one number per edge, shape ({row.numel()},), but has shape "
-            f"{tuple(weight.shape)}."
-        )
-    weight = weight.to(dtype or (weight.dtype if weight.is_floating_point() else torch.get_default_dtype()))
-    if not bool(torch.isfinite(weight).all()):
-        bad = int((~torch.isfinite(weight)).nonzero()[0])
-        raise ValueError(
-            f"Edge weights must be finite, but edge {bad} has weight {float(weight[bad])}; "
-            f"drop such edges or replace their weight."
-        )
-    return weight
-
-
-def _coalesce(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort by (row, col) and add up edges that occur more than once."""
-    key = row * num_nodes + col
-    if not bool((key[1:] > key[:-1]).all()):
-        key, by_row = torch.sort(key)
-        weight = weight[by_row]
-        first = torch.ones_like(key, dtype=torch.bool)
-        torch.ne(key[1:], key[:-1], out=first[1:])
-        if not bool(first.all()):
-            slot = first.cumsum(0) - 1
-            key = key[first]
-            weight = weight.new_zeros(key.numel()).index_add(0, slot, weight)
-    return torch.div(key, num_nodes, rounding_mode="floor"), key % num_nodes, weight
-
-
-def _fill_diagonal(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Give every node without a self-loop one of weight 1."""
-    has_loop = torch.zeros(num_nodes, dtype=torch.bool, device=row.device)
-    has_loop[row[row == col]] = True
-    lonely = (~has_loop).nonzero().squeeze(1)
-    row, col = torch.cat([row, lonely]), torch.cat([col, lonely])
-    return _coalesce(row, col, torch.cat([weight, weight.new_ones(lonely.numel())]), num_nodes)
-
-
-def _normalize(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int, normalize: Normalization) -> Tensor:
-    if normalize is None:
-        return weight
-    degree = weight.new_zeros(num_nodes).index_add(0, row, weight)
-    if bool((degree < 0).any()):
-        node = int(degree.argmin())
-        raise ValueError(
-            f"Normalisation needs degrees >= 0, but the weights of the edges into node {node} add up to "
-            f"{float(degree[node]):g}; use non-negative weights or normalize=None."
-        )
-    connected = degree > 0
-    safe = torch.where(connected, degree, 1.0)  # no division by zero, neither here nor in the gradient
-    if normalize == "row":
-        return weight * torch.where(connected, 1.0 / safe, 0.0)[row]
-    scale = torch.where(connected, safe.rsqrt(), 0.0)
-    cut = int((~connected[col]).sum())
-    if cut:
-        warnings.warn(
-            f"Symmetric normalisation gives weight 0 to {cut} of {row.numel()} edges, because they start at "
-            f"nodes that no edge points to; use add_self_loops=True or normalize='row' to keep them.",
-            UserWarning,
-            stacklevel=4,
-        )
-    return weight * (scale[row] * scale[col])  # in this order the result is symmetric to the last bit
 
 
 def _csr(row: Tensor, col: Tensor, value: Tensor, num_nodes: int) -> Tensor:

@@ -300,8 +300,11 @@ class DepthMemory:
         eps = float(problem.eps.detach().min())
         adj = problem.adj
         graph = (adj.num_nodes, adj.num_edges, id(adj))
-        estimate = None if more_levels else self._estimate(log_norm, eps, tol, max_depth, levels)
-        changed = graph != self._graph or abs(log_norm - self._log_rates[0]) > 0.02 or eps != self._log_rates[1]
+        drifted = abs(log_norm - self._log_rates[0]) > 0.02 or eps != self._log_rates[1]
+        changed = drifted or graph != self._graph
+        # What was measured on other weights is a guess here, on another graph a bolder one: leave a margin.
+        aim = tol * (0.1 if graph != self._graph else 0.3 if drifted else 1.0)
+        estimate = None if more_levels else self._estimate(log_norm, eps, aim, max_depth, levels)
         affordable = self._work * self.share >= self._cost
         if estimate is None or not _similar(graph, self._graph) or (changed and affordable):
             guess = estimate[0] if estimate is not None else None

@@ -17,9 +17,10 @@ from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import add_remaining_self_loops, is_torch_sparse_tensor, scatter
 
 from pprgnn.core.activation import Activation, resolve_activation
-from pprgnn.core.adjacency import Adjacency, Normalization
+from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import as_eps, decay
 from pprgnn.core.depth import DepthMemory, DepthRule, Measured, resolve_depth
+from pprgnn.core.entries import Normalization
 from pprgnn.core.solution import Solution
 from pprgnn.core.solve import solve
 from pprgnn.nn.adjacency_cache import cached_adjacency
