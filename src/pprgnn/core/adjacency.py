@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.entries import Normalization, check_entries, coalesce, fill_diagonal, normalize_weights
+from pprgnn.core.kernel import multiply
 from pprgnn.core.order import cache_friendly_order
 
 if TYPE_CHECKING:
@@ -310,11 +311,6 @@ class Adjacency:
             f"Adjacency(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
             f"normalize={self.normalize!r}, {symmetric})"
         )
-
-
-def multiply(matrix: Tensor, x: Tensor, out: Tensor) -> Tensor:
-    """Sparse ``matrix @ x`` into ``out``: no allocation."""
-    return torch.addmm(out, matrix, x, beta=0, out=out)
 
 
 class _Product(torch.autograd.Function):

@@ -94,6 +94,13 @@ void gather_columns(const Graph<T>& g, const T* x, int64_t row, int64_t j, T* ou
 }
 
 template <class T>
+T gather_one(const Graph<T>& g, const T* x, int64_t row, int64_t j) {
+    T sum = 0;
+    for (int32_t e = g.crow[row]; e < g.crow[row + 1]; ++e) sum += g.value[e] * x[g.col[e] * g.d + j];
+    return sum;
+}
+
+template <class T>
 void gather(const Graph<T>& g, const T* x, int64_t begin, int64_t end, T* out, int64_t stride) {
     constexpr int L = Lanes<T>::count;
     for (int64_t row = begin; row < end; ++row, out += stride) {
@@ -101,11 +108,7 @@ void gather(const Graph<T>& g, const T* x, int64_t begin, int64_t end, T* out, i
         for (; j + 8 * L <= g.d; j += 8 * L) gather_columns<T, 8>(g, x, row, j, out);
         for (; j + 4 * L <= g.d; j += 4 * L) gather_columns<T, 4>(g, x, row, j, out);
         for (; j + L <= g.d; j += L) gather_columns<T, 1>(g, x, row, j, out);
-        for (; j < g.d; ++j) {
-            T sum = 0;
-            for (int32_t e = g.crow[row]; e < g.crow[row + 1]; ++e) sum += g.value[e] * x[g.col[e] * g.d + j];
-            out[j] = sum;
-        }
+        for (; j < g.d; ++j) out[j] = gather_one(g, x, row, j);
     }
 }
 
@@ -303,10 +306,33 @@ int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t
     return failed;
 }
 
+// out = A x, some columns at a time: a slab of x then stays in the cache however wide x is.
+template <class T>
+int product(Graph<T> g, const T* x, T* out, int threads) {
+    constexpr int L = Lanes<T>::count;
+#pragma omp parallel num_threads(threads)
+    {
+        const int parts = omp_get_num_threads(), part = omp_get_thread_num();
+        const int64_t begin = cut(g, part, parts), end = cut(g, part + 1, parts);
+        int64_t j = 0;
+        for (; j + 8 * L <= g.d; j += 8 * L)
+            for (int64_t row = begin; row < end; ++row) gather_columns<T, 8>(g, x, row, j, out + row * g.d);
+        for (; j + L <= g.d; j += L)
+            for (int64_t row = begin; row < end; ++row) gather_columns<T, 1>(g, x, row, j, out + row * g.d);
+        for (int64_t row = begin; row < end && j < g.d; ++row)
+            for (int64_t i = j; i < g.d; ++i) out[row * g.d + i] = gather_one(g, x, row, i);
+    }
+    return 0;
+}
+
 }  // namespace
 
-// Both return 0, or 1 when scratch memory could not be had.
+// All return 0, or 1 when scratch memory could not be had.
 #define EXPORT(T, suffix)                                                                                              \
+    extern "C" int pprgnn_product_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
+                                           const T* value, const T* x, T* out, int threads) {                         \
+        return product<T>({n, d, crow, col, value}, x, out, threads);                                                 \
+    }                                                                                                                  \
     extern "C" int pprgnn_forward_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
                                            const T* value, const T* b, const T* w, const T* eps, double slope,        \
                                            int64_t depth, T* const* states, const int64_t* order, int threads) {      \

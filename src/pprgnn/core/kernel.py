@@ -39,17 +39,27 @@ def _library(choice: str | None) -> ctypes.CDLL | None:
     return None
 
 
+def _library_for(matrix: Tensor, x: Tensor) -> ctypes.CDLL | None:
+    fits = x.device.type == "cpu" and x.dtype in _SUFFIX and x.size(1) > 0
+    if not fits or matrix.crow_indices().dtype != torch.int32:
+        return None
+    return _library(os.environ.get("PPRGNN_KERNEL"))
+
+
 def library_for(problem: Problem) -> ctypes.CDLL | None:
-    """The library that can run this problem, or ``None`` for the torch path."""
-    x, matrix = problem.b, problem.adj.matrix
-    fits = (
-        x.device.type == "cpu"
-        and x.dtype in _SUFFIX
-        and 0 < x.size(1) <= MAX_CHANNELS
-        and hasattr(problem.activation, "slope")
-        and matrix.crow_indices().dtype == torch.int32
-    )
-    return _library(os.environ.get("PPRGNN_KERNEL")) if fits else None
+    """The library that can run all steps of this problem, or ``None`` for torch operations."""
+    if problem.b.size(1) > MAX_CHANNELS or not hasattr(problem.activation, "slope"):
+        return None
+    return _library_for(problem.adj.matrix, problem.b)
+
+
+def multiply(matrix: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    """Sparse ``matrix @ x`` into ``out``: no allocation."""
+    library = _library_for(matrix, x) if x.is_contiguous() and out.is_contiguous() else None
+    if library is None:
+        return torch.addmm(out, matrix, x, beta=0, out=out)
+    _call(library, "pprgnn_product", matrix, x, out)
+    return out
 
 
 def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor], order: Tensor | None) -> None:

@@ -7,7 +7,8 @@ import warnings
 import torch
 from torch import Tensor
 
-from pprgnn.core.adjacency import Adjacency, multiply
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.kernel import multiply
 from pprgnn.core.solution import ConvergenceWarning
 
 

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from pprgnn.core import kernel
 from pprgnn.core.activation import Activation
-from pprgnn.core.adjacency import Adjacency, multiply
+from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.buffers import give, take
 from pprgnn.core.decay import decay, decay_gradient
+from pprgnn.core.kernel import multiply
 
 
 @dataclass(frozen=True)
@@ -103,13 +104,13 @@ class Recursion(torch.autograd.Function):
         keep = min(terms, depth)
         buffers = [take(b) for _ in range(max(keep, 1) + 1)]
         out, *states = problem.descend(depth, keep, buffers, leave=True)
-        given.left(problem)
-        give(*buffers[keep + 1 :])
         ctx.adj, ctx.activation, ctx.depth, ctx.terms = adj, activation, depth, terms
-        # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
         ctx.repeats = checkpoint and keep > 1
+        dropped, kept = (states[:-1], states[-1:]) if ctx.repeats else ([], states)
+        given.left(problem)
+        give(*buffers[keep + 1 :], *dropped)
+        # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
         needs_b = ctx.repeats or not activation.from_output
-        kept = states[-1:] if ctx.repeats else states
         ctx.save_for_backward(weight, eps, b if needs_b else None, out, *kept)
         return out
 
