@@ -37,7 +37,7 @@ def take(like: Tensor) -> Tensor:
 def _on_huge_pages(tensor: Tensor) -> Tensor:
     """Ask Linux for pages of 2 MB: neighbours are read from all over a state, and small pages make that slow."""
     size = tensor.numel() * tensor.element_size()
-    if size >= 4 * HUGE_PAGE and tensor.device.type == "cpu" and sys.platform == "linux":
+    if size >= 16 * HUGE_PAGE and tensor.device.type == "cpu" and sys.platform == "linux":
         start = -(-tensor.data_ptr() // HUGE_PAGE) * HUGE_PAGE
         length = (tensor.data_ptr() + size - start) // HUGE_PAGE * HUGE_PAGE
         # Only advice: where it is not taken nothing changes, so the answer does not matter.
