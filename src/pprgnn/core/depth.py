@@ -109,7 +109,7 @@ class Measured:
             deepest = bounds.depth(0.1 * tol, max_depth, levels)
             if deepest is None:
                 return self._compare(comparison, tol, max_depth, guess or 8)
-            return self._prove(comparison, 0.1 * tol, tol, deepest, guess or 4)
+            return self._prove(comparison, 0.1 * tol, tol, deepest, guess or max(4, deepest // 4))
 
     def _prove(
         self, comparison: _Comparison, proved: float, tol: float, deepest: int, guess: int
@@ -256,6 +256,10 @@ def _smallest(error: Callable[[int], float], tol: float, shallowest: int, deepes
     low, high = shallowest - 1, min(max(guess, shallowest), deepest)
     while high < deepest and not error(high) <= tol:
         low, high = high, min(2 * high + 1, deepest)
+    step = max(1, high // 8)  # a good guess is confirmed by one shallower pass
+    while high - step > low and error(high - step) <= tol:
+        high, step = high - step, 2 * step
+    low = max(low, high - step)
     while high - low > max(1, high // 8):
         middle = (low + high) // 2
         if error(middle) <= tol:
@@ -285,6 +289,7 @@ class DepthMemory:
     _work: float = field(default=0.0, repr=False)
     _cost: float = field(default=0.0, repr=False)
     _levels: int = field(default=-1, repr=False)
+    _last: int | None = field(default=None, repr=False)
     measurements: int = 0
 
     def forget(self) -> None:
@@ -307,7 +312,7 @@ class DepthMemory:
         estimate = None if more_levels else self._estimate(log_norm, eps, aim, max_depth, levels)
         affordable = self._work * self.share >= self._cost
         if estimate is None or not _similar(graph, self._graph) or (changed and affordable):
-            guess = estimate[0] if estimate is not None else None
+            guess = estimate[0] if estimate is not None else self._last
             depth, self._curve = self.rule.measure(problem, tol, max_depth, self._levels, guess)
             self._log_rates, self._graph = (log_norm, eps), graph
             self._work, self._cost = 0.0, depth.products
@@ -316,6 +321,7 @@ class DepthMemory:
                 self.forget()
         else:
             depth = Depth(estimate[0], Status.REUSED, estimated_error=estimate[1])
+        self._last = depth.k
         self._work += depth.k + 2 * levels  # a backward term costs about two forward steps
         return depth
 
