@@ -260,3 +260,19 @@ def test_reused_depth_is_good_enough_while_the_weights_drift(growth, turn, tol):
         if step % 3 == 0:
             assert error(solution, b, weight, 0.25) <= (10 * tol if solution.status is Status.REUSED else tol)
     assert reused >= 60
+
+
+def test_memory_does_not_search_in_every_step_when_the_cap_is_too_low():
+    memory, b, weight = DepthMemory(), draw_b(34, 3), draw_weight(3, 6.0)
+    searches, statuses = [], []
+    for _ in range(10):
+        with pytest.warns(ConvergenceWarning):
+            solution = solve(b, weight, KARATE, eps=0.05, depth=memory, max_depth=6)
+        searches.append(solution.products - solution.depth)
+        statuses.append(solution.status)
+    assert searches[0] > 0
+    assert not any(searches[1:])
+    assert set(statuses) == {Status.CAPPED}
+    # Smaller weights converge within the cap; the memory finds out as soon as it may measure again.
+    memory.forget()
+    assert solve(b, 0.01 * weight, KARATE, eps=0.05, depth=memory, max_depth=6).converged

@@ -289,12 +289,13 @@ class DepthMemory:
     _work: float = field(default=0.0, repr=False)
     _cost: float = field(default=0.0, repr=False)
     _levels: int = field(default=-1, repr=False)
-    _last: int | None = field(default=None, repr=False)
+    _last_depth: Depth | None = field(default=None, repr=False)
+    _failed: tuple[float, int, int] | None = field(default=None, repr=False)  # under which limits
     measurements: int = 0
 
     def forget(self) -> None:
         """Measure again at the next opportunity."""
-        self._curve, self._direction = {}, None
+        self._curve, self._direction, self._failed = {}, None, None
 
     def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Re-use, adapt or measure."""
@@ -311,17 +312,23 @@ class DepthMemory:
         aim = tol * (0.1 if graph != self._graph else 0.3 if drifted else 1.0)
         estimate = None if more_levels else self._estimate(log_norm, eps, aim, max_depth, levels)
         affordable = self._work * self.share >= self._cost
-        if estimate is None or not _similar(graph, self._graph) or (changed and affordable):
-            guess = estimate[0] if estimate is not None else self._last
+        no_better = log_norm >= self._log_rates[0] - 0.02 and eps <= self._log_rates[1] and graph == self._graph
+        if self._failed == (tol, max_depth, self._levels) and no_better and not affordable and self._last_depth:
+            depth = replace(self._last_depth, products=0)  # it warns again, but does not search in every step
+        elif estimate is None or not _similar(graph, self._graph) or (changed and affordable):
+            last = self._last_depth
+            known = last.k if last is not None and last.status.converged else None
+            guess = estimate[0] if estimate is not None else known
             depth, self._curve = self.rule.measure(problem, tol, max_depth, self._levels, guess)
             self._log_rates, self._graph = (log_norm, eps), graph
             self._work, self._cost = 0.0, depth.products
             self.measurements += 1
-            if not depth.status.converged:
-                self.forget()
+            self._failed = None if depth.status.converged else (tol, max_depth, self._levels)
+            if self._failed:
+                self._curve = {}
         else:
             depth = Depth(estimate[0], Status.REUSED, estimated_error=estimate[1])
-        self._last = depth.k
+        self._last_depth = depth
         self._work += depth.k + 2 * levels  # a backward term costs about two forward steps
         return depth
 
