@@ -50,7 +50,7 @@ def profile_batch() -> list[str]:
     gemm = median_ms(lambda: torch.mm(shape.b, shape.weight, out=out), 500)
     dense = depth + 2 * GRAD_TERMS - 1
     return [
-        f"- batch: {whole:.2f} ms a pass; {inside:.2f} ms of it in the two kernel calls; {dense} dense products at "
+        f"- batch: {whole:.2f} ms a pass, {inside:.2f} ms of it in two kernel calls; {dense} dense products of "
         f"{gemm:.3f} ms, the speed of torch's own GEMM of this size, are {dense * gemm:.2f} ms: a floor."
     ]
 
