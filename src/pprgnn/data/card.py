@@ -1,0 +1,53 @@
+"""What is known about a data set before it is read: one card each. Imports neither torch nor PyG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Task = Literal["node", "graph"]  # what gets a prediction
+Metric = Literal["accuracy", "micro-F1", "ROC AUC"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files of a data set that come from one address: as they are, or as the members of a zip archive."""
+
+    url: str | None  # None: not to be had from the network
+    folder: str  # where the files belong, relative to the data root
+    files: tuple[str, ...]
+    zipped: bool = False
+
+    def paths(self, root: Path) -> list[Path]:
+        """The files under this root, whether they exist or not."""
+        return [root / self.folder / name for name in self.files]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The facts of a data set as published; `edges` counts each undirected edge once."""
+
+    name: str
+    family: Literal["tu", "ppi", "snap", "planetoid", "heterophilous", "generated"]
+    task: Task
+    multi_label: bool  # any number of classes each, instead of one
+    metric: Metric
+    classes: int | None  # None: not known before reading, as for a set that is not in the catalogue
+    graphs: int | None
+    nodes: int | None
+    edges: int | None
+    features: int | None  # 0: none
+    split: str
+    source: str
+    licence: str
+    sources: tuple[Source, ...] = ()
+    note: str = ""
+
+    def paths(self, root: Path) -> list[Path]:
+        """All files that this set needs under this root."""
+        return [path for source in self.sources for path in source.paths(root)]
+
+    def missing(self, root: Path) -> list[Path]:
+        """The files that are not there yet."""
+        return [path for path in self.paths(root) if not path.is_file()]

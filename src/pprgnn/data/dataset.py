@@ -1,0 +1,154 @@
+"""One class for everything one can train on: graphs in PyG's collated form, and the facts that go with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, InMemoryDataset
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.entries import Normalization
+from pprgnn.data.card import Metric, Task
+from pprgnn.data.errors import DataError
+
+if TYPE_CHECKING:
+    from pprgnn.data.splits import Split
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the tensors do not say; kept as JSON beside them."""
+
+    name: str
+    task: Task
+    multi_label: bool
+    metric: Metric
+    class_names: tuple[str, ...]
+    directed: bool = False
+    note: str = ""
+    # How a table became numbers (see `schema.py`), so that new rows are treated the same way.
+    schema: Mapping[str, Any] | None = None
+    guessed: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> str:
+        """All of it, as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Facts:
+        """The inverse of :meth:`to_json`."""
+        values = json.loads(text)
+        for name in ("class_names", "guessed"):
+            values[name] = tuple(values[name])
+        return cls(**values)
+
+
+class GraphDataset(InMemoryDataset):  # type: ignore[misc]
+    """Graphs with a task: a PyG data set (indexing, `DataLoader`, `num_features`, ...) that knows its own facts.
+
+    Every graph has `edge_index` (2 × E, both directions of an undirected edge, each once, no duplicates), `x` or no
+    `x`, and `y`. On a node task `y` is one class per node (``-1``: not labelled) or, with several labels per node, a
+    float matrix of zeros and ones; there `labelled` tells rows that are not labelled from rows of zeros.
+
+    Optional per-node tensors: `labelled` (bool), `train_mask`, `val_mask`, `test_mask` (one column per published
+    split), `node_id` (the number the source uses), `gene`, `distance`. Optional per-edge: `edge_weight`, `edge_attr`.
+    """
+
+    def __init__(self, data: Data, slices: dict[str, Tensor] | None, facts: Facts) -> None:
+        super().__init__(root=None)
+        self._data, self.slices, self.facts = data, slices, facts
+        self.node_names: Sequence[str] | None = None  # ids as the source writes them, when they are not numbers
+        self.path: Path | None = None  # the prepared file behind the tensors
+
+    @classmethod
+    def from_graphs(cls, graphs: Sequence[Data], facts: Facts) -> GraphDataset:
+        """Collate a list of graphs that have the same attributes."""
+        if not graphs:
+            raise DataError(f"{facts.name} must have at least one graph, but has none.")
+        for data in graphs:
+            data.num_nodes = data.num_nodes  # said, not inferred: the last nodes may have neither edges nor features
+        if len(graphs) == 1:
+            return cls(graphs[0], None, facts)
+        data, slices = cls.collate(list(graphs))
+        return cls(data, slices, facts)
+
+    # ------------------------------------------------------------------------------------------------- facts
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, also of those that no label here names."""
+        return len(self.facts.class_names)
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all graphs together."""
+        return sum(self.graph_sizes)
+
+    @property
+    def graph_sizes(self) -> list[int]:
+        """Number of nodes of each graph of this (sub)set."""
+        if self.slices is None:
+            return [int(self._data.num_nodes)]
+        return [int(self._data._num_nodes[i]) for i in self.indices()]
+
+    def __iter__(self) -> Iterator[Data]:
+        return (self[i] for i in range(len(self)))
+
+    def labels(self) -> Tensor:
+        """The labels of all graphs, one after another: per node on a node task, per graph on a graph task."""
+        return self._all("y")
+
+    def labelled(self) -> Tensor:
+        """Which of :meth:`labels` are known."""
+        if "labelled" in self._data:
+            return self._all("labelled")
+        y = self.labels()
+        return y >= 0 if y.dim() == 1 else torch.ones(len(y), dtype=torch.bool)
+
+    def _all(self, name: str) -> Tensor:
+        if self._indices is None:
+            whole: Tensor = self._data[name]
+            return whole
+        return torch.cat([data[name] for data in self])
+
+    def rename(self, name: str) -> GraphDataset:
+        """The same graphs under another name."""
+        return GraphDataset(self._data, self.slices, replace(self.facts, name=name))
+
+    # ------------------------------------------------------------------------------------------------- views
+    def adjacency(
+        self, index: int = 0, *, normalize: Normalization = "sym", add_self_loops: bool = False
+    ) -> Adjacency:
+        """Ã of one graph, ready to solve on; of a large prepared graph it is kept on disk, too."""
+        from pprgnn.data.store import kept_adjacency
+
+        def build() -> Adjacency:
+            data = self[index]
+            return Adjacency.from_edge_index(
+                data.edge_index,
+                data.get("edge_weight"),
+                data.num_nodes,
+                normalize=normalize,
+                add_self_loops=add_self_loops,
+            )
+
+        return kept_adjacency(self, index, normalize, add_self_loops, build)
+
+    def splits(self, protocol: str = "honest", seed: int = 0, **options: Any) -> list[Split]:
+        """The splits of this data set under a protocol, ``"honest"`` or ``"paper"``; see `pprgnn.data.splits`."""
+        from pprgnn.data.splits import make_splits
+
+        return make_splits(self, protocol, seed, **options)
+
+    def __repr__(self) -> str:
+        graphs = f"{len(self)} graphs, " if len(self) > 1 else ""
+        kind = "multi-label, " if self.facts.multi_label else ""
+        return (
+            f"GraphDataset({self.facts.name}: {graphs}{self.num_nodes} nodes, {self.num_features} features, "
+            f"{kind}{self.num_classes} classes per {self.facts.task})"
+        )

@@ -1,0 +1,165 @@
+"""Prepared graphs on disk: one safetensors file each, memory-mapped when read, written whole or not at all.
+
+A prepared file remembers the files it was made from by size and time of change; when one of them changes it is made
+again. Nothing in such a file can run code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.order import LARGE_GRAPH
+from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.data.errors import DataError
+from pprgnn.data.roots import cache_root
+
+if TYPE_CHECKING:
+    from pprgnn.core.entries import Normalization
+
+FORMAT = "pprgnn graphs, version 1"
+SUFFIX = ".safetensors"
+
+
+# -------------------------------------------------------------------------------------------------- one file
+def save(dataset: GraphDataset, path: Path | str) -> None:
+    """Write the graphs and their facts into one file; an existing file is replaced, or kept when this fails."""
+    if dataset._indices is not None:
+        dataset = dataset.copy()
+    data, slices = dataset._data, dataset.slices or {}
+    tensors = {f"data.{key}": value for key, value in data.to_dict().items() if isinstance(value, Tensor)}
+    tensors |= {f"slices.{key}": value for key, value in slices.items() if key != "num_nodes"}
+    tensors["num_nodes"] = torch.tensor(dataset.graph_sizes)
+    if dataset.node_names is not None:
+        tensors |= {f"names.{key}": value for key, value in _pack(dataset.node_names).items()}
+    _write(Path(path), tensors, {"format": FORMAT, "facts": dataset.facts.to_json()})
+
+
+def open_file(path: Path | str) -> GraphDataset:
+    """Read what :func:`save` wrote; tensors stay on disk until they are used."""
+    path = Path(path)
+    tensors, metadata = _read(path)
+    if metadata.get("format") != FORMAT or "facts" not in metadata:
+        raise DataError(
+            f"{path} is not a file of prepared graphs ({FORMAT}); make one with `pprgnn data import ... -o {path}`."
+        )
+    part: dict[str, dict[str, Tensor]] = {"data": {}, "slices": {}, "names": {}}
+    for name, tensor in tensors.items():
+        section, _, key = name.partition(".")
+        if key:
+            part[section][key] = tensor
+    data, sizes = Data.from_dict(part["data"]), tensors["num_nodes"].tolist()
+    data.num_nodes = sum(sizes)
+    if part["slices"]:
+        data._store._num_nodes = sizes
+    dataset = GraphDataset(data, part["slices"] or None, Facts.from_json(metadata["facts"]))
+    if part["names"]:
+        dataset.node_names = _unpack(part["names"])
+    dataset.path = path
+    return dataset
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    os.close(handle)
+    try:
+        save_file({key: value.contiguous() for key, value in tensors.items()}, temporary, dict(metadata))
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise DataError(
+            f"{path} must be a whole safetensors file, but cannot be read ({error}); make or copy it again."
+        ) from error
+
+
+def _pack(names: Sequence[str]) -> dict[str, Tensor]:
+    encoded = [name.encode() for name in names]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum([len(name) for name in encoded], out=offsets[1:])
+    text = np.frombuffer(b"".join(encoded) or b"\0", dtype=np.uint8)  # safetensors refuses to share an empty buffer
+    return {"text": torch.from_numpy(text.copy()), "offsets": torch.from_numpy(offsets)}
+
+
+def _unpack(packed: Mapping[str, Tensor]) -> list[str]:
+    text, offsets = packed["text"].numpy().tobytes(), packed["offsets"].tolist()
+    return [text[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]
+
+
+# ------------------------------------------------------------------------------------------- the cache of them
+def prepared(key: str, files: Iterable[Path], build: Callable[[], GraphDataset]) -> GraphDataset:
+    """The graphs of these files: from the cache, or built now and kept there.
+
+    ``key`` says which data set and which options; it becomes part of the file's name.
+    """
+    folder = cache_root() / "prepared"
+    path = folder / f"{key}-{_fingerprint(files)}{SUFFIX}"
+    if path.is_file():
+        with contextlib.suppress(DataError):  # a damaged cache is made again
+            return open_file(path)
+    dataset = build()
+    try:
+        for old in folder.glob(f"{key}-*{SUFFIX}"):
+            old.unlink(missing_ok=True)
+        save(dataset, path)
+    except OSError as error:
+        warnings.warn(
+            f"The prepared graphs of {key} cannot be kept in {folder} ({error}), so every load reads the raw files; "
+            f"set PPRGNN_CACHE to a folder that can be written.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return dataset
+    return open_file(path)
+
+
+def _fingerprint(files: Iterable[Path]) -> str:
+    facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(json.dumps([FORMAT, facts]).encode()).hexdigest()[:16]
+
+
+def kept_adjacency(
+    dataset: GraphDataset,
+    index: int,
+    normalize: Normalization,
+    add_self_loops: bool,
+    build: Callable[[], Adjacency],
+) -> Adjacency:
+    """The adjacency of one graph: from the cache when it is large and its data set is prepared."""
+    if dataset.path is None or dataset._indices is not None or dataset.graph_sizes[index] < LARGE_GRAPH:
+        return build()
+    kind = f"{normalize}{'-loops' if add_self_loops else ''}-{index}"
+    path = dataset.path.with_name(f"{dataset.path.stem}.{kind}.adjacency")
+    if path.is_file() and path.stat().st_mtime_ns >= dataset.path.stat().st_mtime_ns:
+        with contextlib.suppress(DataError, ValueError):
+            return Adjacency.from_state(*_read(path))
+    adj = build()
+    with contextlib.suppress(OSError):  # a read-only folder: built anew each time
+        _write(path, *adj.state())
+    return adj
+
+
