@@ -32,7 +32,7 @@ class Facts:
     class_names: tuple[str, ...]
     directed: bool = False
     note: str = ""
-    # How a table became numbers (see `schema.py`), so that new rows are treated the same way.
+    # How a table became numbers (`own.tables.Schema`), so that new rows are treated the same way.
     schema: Mapping[str, Any] | None = None
     guessed: tuple[str, ...] = field(default=())
 

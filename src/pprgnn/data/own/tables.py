@@ -1,0 +1,267 @@
+"""A user's own graph from an edge table and a node table: guess the columns, number the nodes, encode the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+from torch_geometric.data import Data
+
+from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.data.own.edges import edges_of
+from pprgnn.data.errors import DataError
+from pprgnn.data.own.features import Feature, learn_feature
+from pprgnn.data.own.labels import Label, learn_label, read_parts
+from pprgnn.data.own.table import Table, read_table
+
+Source: TypeAlias = "Path | str | pa.Table | Table"
+
+# What people call these columns, best first, in lower case without blanks, dashes and underscores.
+SOURCE_NAMES = ("source", "src", "from", "fromnodeid", "sourceid", "u", "node1", "id1", "head", "citing")
+DESTINATION_NAMES = ("target", "destination", "dst", "to", "tonodeid", "targetid", "v", "node2", "id2", "tail")
+WEIGHT_NAMES = ("weight", "edgeweight", "w", "strength")
+ID_NAMES = ("id", "nodeid", "node", "name", "key", "uid")
+LABEL_NAMES = ("label", "class", "target", "y", "labels", "category")
+SPLIT_NAMES = ("split", "part", "subset", "set", "fold")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column is what; ``None`` is guessed (and the guess is told)."""
+
+    source: str | None = None
+    destination: str | None = None
+    weight: str | None = None
+    id: str | None = None
+    label: tuple[str, ...] | None = None  # (): there is none
+    split: str | None = None
+    features: tuple[str, ...] | None = None  # None: every other column
+    ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    label_separator: str | None = None  # "": never a list
+    directed: bool = False
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How tables become a graph, completely: what prediction needs to treat new tables the same way."""
+
+    columns: Columns
+    features: tuple[Feature, ...]
+    label: Label | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        features = [feature.to_dict() for feature in self.features]
+        label = None if self.label is None else self.label.to_dict()
+        plain = {"columns": asdict(self.columns), "features": features, "label": label}
+        return dict(json.loads(json.dumps(plain)))  # the same before and after it was written to a file
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Schema:
+        """The inverse of :meth:`to_dict`."""
+        lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values["columns"].items()}
+        label = None if values["label"] is None else Label.from_dict(values["label"])
+        return cls(Columns(**lists), tuple(Feature.from_dict(f) for f in values["features"]), label)
+
+
+def from_tables(
+    edges: Source,
+    nodes: Source | None = None,
+    *,
+    name: str | None = None,
+    columns: Columns | None = None,
+    header: bool | None = None,
+    schema: Schema | Mapping[str, Any] | None = None,
+    **named: Any,
+) -> GraphDataset:
+    """A graph from an edge table and an optional node table (CSV, TSV, Parquet, or Arrow tables).
+
+    Args:
+        edges: One row per edge: two node ids, and perhaps a weight. Undirected unless ``directed=True``.
+        nodes: One row per node: its id, features, perhaps a label (empty: to be predicted) and a split.
+        name: What to call the graph; the name of the edge file by default.
+        columns: Which column is what. Its fields can be given directly: ``from_tables(e, n, label="topic")``.
+        header: Whether text files start with a header line; ``None`` looks.
+        schema: Treat the tables exactly as those of this earlier graph (``dataset.facts.schema``).
+        named: The fields of ``columns``.
+
+    Every guess and every remark is in ``dataset.facts.guessed``.
+    """
+    known = None if schema is None else schema if isinstance(schema, Schema) else Schema.from_dict(schema)
+    columns = replace(columns or (known.columns if known else Columns()), **_tuples(named))
+    edge_table = _table(edges, "the edge table", header)
+    node_table = None if nodes is None else _table(nodes, "the node table", header)
+    notes: list[str] = []
+    edge_table = _without_false_header(edge_table, node_table, header, notes)
+    if known is None:
+        columns = _guess_edge_columns(edge_table, columns, notes)
+        if node_table is not None:
+            columns = _guess_node_columns(node_table, columns, notes)
+    facts_name = name or (edge_table.path.name.split(".")[0] if edge_table.path else "graph")
+
+    edge_index, weight, ids = edges_of(edge_table, node_table, columns, notes)
+    data = Data(edge_index=edge_index, num_nodes=len(ids))
+    if weight is not None:
+        data.edge_weight = weight
+    if known is None:
+        known = _learn(node_table, columns, notes)
+    elif node_table is None and (known.features or known.label):
+        raise DataError("The earlier graph had a node table, but none came; pass one with the same columns.")
+    if node_table is not None:
+        _encode_nodes(data, node_table, replace(known, columns=columns))
+    label = known.label
+    facts = Facts(
+        name=facts_name,
+        task="node",
+        multi_label=label is not None and label.multi,
+        metric="micro-F1" if label is not None and label.multi else "accuracy",
+        class_names=() if label is None else label.classes,
+        directed=columns.directed,
+        schema=replace(known, columns=columns).to_dict(),
+        guessed=tuple(notes),
+    )
+    dataset = GraphDataset.from_graphs([data], facts)
+    if pa.types.is_integer(ids.type):
+        dataset._data.node_id = torch.from_numpy(np.array(ids))
+    else:
+        dataset.node_names = ids.to_pylist()
+    return dataset
+
+
+def _tuples(named: Mapping[str, Any]) -> dict[str, Any]:
+    for key in named:
+        if key not in Columns.__dataclass_fields__:
+            options = ", ".join(Columns.__dataclass_fields__)
+            raise DataError(f"There is no option {key!r}; the options are {options}.")
+    several = ("label", "features", "ignore", "categorical")
+    return {k: (v,) if k in several and isinstance(v, str) else tuple(v) if k in several and v is not None else v
+            for k, v in named.items()}  # fmt: skip
+
+
+def _table(source: Source, what: str, header: bool | None) -> Table:
+    if isinstance(source, Table):
+        return source
+    return Table(source, what) if isinstance(source, pa.Table) else read_table(source, header=header)
+
+
+# --------------------------------------------------------------------------------------------------- guessing
+def _without_false_header(table: Table, nodes: Table | None, header: bool | None, notes: list[str]) -> Table:
+    """A first line of two node ids is an edge, not a header: losing it would go unnoticed."""
+    if header is not None or table.path is None or not table.header or len(table) == 0 or len(table.names) < 2:
+        return table
+    first, second = table.names[:2]
+    values = [table.columns.column(0), table.columns.column(1)]
+    if nodes is not None:
+        values.append(nodes.columns.column(0))
+    if all(any(_occurs(name, column) for column in values) for name in (first, second)):
+        notes.append(f"{table.origin} has no header line: its first line, {first} and {second}, names nodes")
+        return read_table(table.path, header=False)
+    return table
+
+
+def _occurs(name: str, column: pa.ChunkedArray) -> bool:
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return False
+    return bool(pc.any(pc.equal(column, name)).as_py())
+
+
+def _guess_edge_columns(table: Table, columns: Columns, notes: list[str]) -> Columns:
+    if len(table.names) < 2:
+        raise DataError(f"{table.origin} must have two columns of node ids, but has {len(table.names)}.")
+    source = columns.source or _named(table, SOURCE_NAMES)
+    destination = columns.destination or _named(table, DESTINATION_NAMES)
+    free = [name for name in table.names if name not in (source, destination)]
+    source = source or free.pop(0)
+    destination = destination or free.pop(0)
+    if columns.source is None or columns.destination is None:
+        notes.append(f"edges run from column {source!r} to column {destination!r}")
+    weight = columns.weight
+    if weight is None:
+        weight = _named(table, WEIGHT_NAMES)
+        if weight is not None:
+            notes.append(f"edge weights are in column {weight!r}")
+    unused = [name for name in table.names if name not in (source, destination, weight)]
+    if unused:
+        notes.append(f"columns of {table.origin} that are not used: {', '.join(unused)}")
+    return replace(columns, source=source, destination=destination, weight=weight)
+
+
+def _guess_node_columns(table: Table, columns: Columns, notes: list[str]) -> Columns:
+    node_id = columns.id
+    if node_id is None:
+        node_id = _named(table, ID_NAMES) or table.names[0]
+        notes.append(f"node ids are in column {node_id!r}")
+    label = columns.label
+    if label is None:
+        found = _named(table, LABEL_NAMES, besides=node_id)
+        label = (found,) if found else ()
+        notes.append(f"the label is in column {found!r}" if found else "there is no label column")
+    split = columns.split
+    if split is None:
+        split = _named(table, SPLIT_NAMES, besides=node_id)
+        if split is not None and not _looks_like_split(table, split):
+            split = None
+        if split is not None:
+            notes.append(f"the split is in column {split!r}")
+    return replace(columns, id=node_id, label=label, split=split)
+
+
+def _named(table: Table, known: Sequence[str], besides: str | None = None) -> str | None:
+    plain = {name.lower().translate({ord(c): None for c in " -_"}): name for name in reversed(table.names)}
+    return next((plain[name] for name in known if name in plain and plain[name] != besides), None)
+
+
+def _looks_like_split(table: Table, name: str) -> bool:
+    try:
+        return bool((read_parts(table, name) >= 0).any())
+    except DataError:
+        return False
+
+
+# ---------------------------------------------------------------------------------------------------- encoding
+def _learn(table: Table | None, columns: Columns, notes: list[str]) -> Schema:
+    if table is None:
+        return Schema(columns, (), None)
+    taken = {columns.id, columns.split, *(columns.label or ()), *columns.ignore}
+    wanted = columns.features
+    if wanted is None:
+        wanted = tuple(name for name in table.names if name not in taken)
+    features = []
+    for name in wanted:
+        feature, remark = learn_feature(table, name, name in columns.categorical)
+        if feature is not None:
+            features.append(feature)
+        if remark is not None:
+            notes.append(f"column {name!r}{'' if feature else ' is not used'}: {remark}")
+    label = learn_label(table, columns.label, columns.label_separator) if columns.label else None
+    if label is not None and label.kind == "separated" and columns.label_separator is None:
+        notes.append(f"column {label.columns[0]!r} holds several classes, separated by {label.separator!r}")
+    return Schema(columns, tuple(features), label)
+
+
+def _encode_nodes(data: Data, table: Table, schema: Schema) -> None:
+    widths = [len(feature.outputs) for feature in schema.features]
+    if widths:
+        x: NDArray[np.float32] = np.empty((len(table), sum(widths)), dtype=np.float32)
+        for start, width, feature in zip(np.cumsum([0, *widths]), widths, schema.features, strict=False):
+            x[:, start : start + width] = feature.encode(table)
+        data.x = torch.from_numpy(x)
+    if schema.label is not None:
+        if set(schema.label.columns) <= set(table.names):
+            y, labelled = schema.label.encode(table)
+        else:  # new rows without a label column: all are to be predicted
+            shape = (len(table), len(schema.label.classes)) if schema.label.multi else (len(table),)
+            y = np.zeros(shape, np.float32) if schema.label.multi else np.full(shape, -1)
+            labelled = np.zeros(len(table), dtype=bool)
+        data.y, data.labelled = torch.from_numpy(y), torch.from_numpy(labelled.copy())
+    if schema.columns.split is not None and schema.columns.split in table.names:
+        data.part = torch.from_numpy(read_parts(table, schema.columns.split))
