@@ -33,9 +33,7 @@ def import_command(
     destination: Annotated[str | None, typer.Option(help="Where it ends.")] = None,
     weight: Annotated[str | None, typer.Option(help="Weight of the edge.")] = None,
     node_id: Annotated[str | None, typer.Option("--id", help="Id of the node.")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Says train, val, test or nothing.")
-    ] = None,
+    split: Annotated[str | None, typer.Option(help="Says train, val, test or nothing.")] = None,
     features: Annotated[
         str | None, typer.Option(help="Feature columns, separated by commas; all others by default.")
     ] = None,
@@ -153,7 +151,7 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
     else:
         lines.append(("labels", "none"))
     if s.homophily is not None:
-        alike = "shared classes, averaged over the edges" if s.multi_label else "of the edges join nodes of one class"
+        alike = "shared classes, averaged over the edges" if s.multi_label else "of the edges join equal classes"
         lines.append(("homophily", f"{_percent(s.homophily)} {alike}"))
     if any(s.parts.values()):
         lines.append(("split", ", ".join(f"{count:,} {part}" for part, count in s.parts.items())))

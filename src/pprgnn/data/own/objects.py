@@ -17,8 +17,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, is_undirected
 
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.own.edges import merge_edges
 from pprgnn.data.errors import DataError
+from pprgnn.data.own.edges import merge_edges
 from pprgnn.data.own.table import Table
 from pprgnn.data.own.tables import from_tables
 

@@ -41,8 +41,10 @@ class Table:
 
     def where(self, row: int) -> str:
         """For messages: the place of a row."""
-        return f"{self.origin}, row {row + 1}" if self.first_line is None else (
-            f"{self.origin}, line {row + self.first_line}"
+        return (
+            f"{self.origin}, row {row + 1}"
+            if self.first_line is None
+            else (f"{self.origin}, line {row + self.first_line}")
         )
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -111,9 +113,11 @@ def _read_parquet(path: Path) -> pa.Table:
 def _first_lines(path: Path) -> tuple[int, list[str]]:
     """How many comment lines (#) come first, and the two lines after them."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace") if path.suffix == ".gz" else open(
-            path, encoding="utf-8-sig", errors="replace"
-        ) as file:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig", errors="replace")
+            if path.suffix == ".gz"
+            else open(path, encoding="utf-8-sig", errors="replace") as file
+        ):
             comments = 0
             line = file.readline()
             while line.startswith("#"):

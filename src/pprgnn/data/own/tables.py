@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.own.edges import edges_of
 from pprgnn.data.errors import DataError
+from pprgnn.data.own.edges import edges_of
 from pprgnn.data.own.features import Feature, learn_feature
 from pprgnn.data.own.labels import Label, learn_label, read_parts
 from pprgnn.data.own.table import Table, read_table
