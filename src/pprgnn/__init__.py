@@ -41,6 +41,7 @@ _HOME = {
     "solution": ("ConvergenceWarning", "Solution", "Status"),
     "solve": ("solve",),
 }
+_ROOMS = ("data", "nn")
 _MODULE_OF = {name: f"pprgnn.core.{module}" for module, names in _HOME.items() for name in names}
 
 
@@ -48,10 +49,10 @@ def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
         return value
-    if name == "nn":
-        return import_module("pprgnn.nn")
+    if name in _ROOMS:
+        return import_module(f"pprgnn.{name}")
     raise AttributeError(f"module 'pprgnn' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, "nn"])
+    return sorted([*globals(), *__all__, *_ROOMS])

@@ -1,1 +1,50 @@
 """Everything one can train on: known data sets by name, and a user's own graph."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__all__ = [
+    "Card",
+    "DataError",
+    "Facts",
+    "GraphDataset",
+    "cache_root",
+    "data_root",
+    "find",
+    "load",
+    "names",
+    "open_file",
+    "save",
+]
+
+if TYPE_CHECKING:
+    from pprgnn.data.card import Card
+    from pprgnn.data.catalog import find, names
+    from pprgnn.data.dataset import Facts, GraphDataset
+    from pprgnn.data.errors import DataError
+    from pprgnn.data.registry import load
+    from pprgnn.data.roots import cache_root, data_root
+    from pprgnn.data.store import open_file, save
+
+# Names are imported when they are first used: the catalogue needs no torch, which takes seconds to load.
+_HOME = {
+    "card": ("Card",),
+    "catalog": ("find", "names"),
+    "dataset": ("Facts", "GraphDataset"),
+    "errors": ("DataError",),
+    "registry": ("load",),
+    "roots": ("cache_root", "data_root"),
+    "store": ("open_file", "save"),
+}
+_MODULE_OF = {name: f"pprgnn.data.{module}" for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        return value
+    raise AttributeError(f"module 'pprgnn.data' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

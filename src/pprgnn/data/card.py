@@ -12,12 +12,15 @@ Metric = Literal["accuracy", "micro-F1", "ROC AUC"]
 
 @dataclass(frozen=True)
 class Source:
-    """Files of a data set that come from one address: as they are, or as the members of a zip archive."""
+    """Files of a data set that come from one address: one file as it is, or all that a zip archive holds."""
 
     url: str | None  # None: not to be had from the network
     folder: str  # where the files belong, relative to the data root
     files: tuple[str, ...]
     zipped: bool = False
+    dgcnn_text: bool = False  # a text file in the format of DGCNN, rewritten as the files of a TU set
+    optional: bool = False  # the set is complete without them
+    extra: tuple[str, ...] = ()  # further members, taken if the archive has them
 
     def paths(self, root: Path) -> list[Path]:
         """The files under this root, whether they exist or not."""
@@ -46,7 +49,7 @@ class Card:
 
     def paths(self, root: Path) -> list[Path]:
         """All files that this set needs under this root."""
-        return [path for source in self.sources for path in source.paths(root)]
+        return [path for source in self.sources if not source.optional for path in source.paths(root)]
 
     def missing(self, root: Path) -> list[Path]:
         """The files that are not there yet."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.compute as pc
 import pyarrow.parquet
 
-from pprgnn.data.arrow import read_csv
 from pprgnn.data.errors import DataError
+from pprgnn.data.own.text_file import GZIP, TextFile, open_text_file
 
-DELIMITERS = ("\t", ",", ";", "|", " ")
 TEXT = (".csv", ".tsv", ".tab", ".txt", ".edges", ".edgelist")
 PARQUET = (".parquet", ".pq")
 
@@ -27,9 +23,12 @@ class Table:
 
     columns: pa.Table
     origin: str
-    first_line: int | None = None  # of row 0 in a text file; None: rows have no lines
-    header: bool = True
-    path: Path | None = None
+    file: TextFile | None = None  # None: not from text, so rows have no lines
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise DataError(f"{self.origin} has two columns named {name!r}; rename one of them.")
 
     @property
     def names(self) -> list[str]:
@@ -41,11 +40,9 @@ class Table:
 
     def where(self, row: int) -> str:
         """For messages: the place of a row."""
-        return (
-            f"{self.origin}, row {row + 1}"
-            if self.first_line is None
-            else (f"{self.origin}, line {row + self.first_line}")
-        )
+        if self.file is None:
+            return f"{self.origin}, row {row + 1}"
+        return f"{self.origin}, line {self.file.line_of(row)}"
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column by name; an unknown name is an error that lists the known ones."""
@@ -54,97 +51,64 @@ class Table:
         column = self.columns.column(name)
         return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
-    def with_text(self, names: Sequence[str]) -> Table:
-        """The same table with these columns as text, exactly as written: 007 stays 007."""
-        if self.path is not None and self.first_line is not None:
-            return read_table(self.path, header=self.header, as_text=names)
-        columns = self.columns
-        for name in names:
-            text = self.column(name).cast(pa.string())
-            columns = columns.set_column(columns.column_names.index(name), name, text)
-        return Table(columns, self.origin)
+    def texts(self, names: Sequence[str], *, na_is_missing: bool = True) -> list[pa.ChunkedArray]:
+        """Columns as text, exactly as written: 007 stays 007; ``na_is_missing=False``: NA and null stay, too."""
+        columns = [self.column(name) for name in names]
+        if self.file is None:
+            return [self._as_text(name, column) for name, column in zip(names, columns, strict=True)]
+        if all(_is_text(column.type) and (na_is_missing or not column.null_count) for column in columns):
+            return columns
+        return list(self.file.read(as_text=names, na_is_missing=na_is_missing).select(list(names)).columns)
+
+    def text(self, name: str) -> pa.ChunkedArray:
+        """One of :meth:`texts`."""
+        return self.texts([name])[0]
+
+    def _as_text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        kind = column.type
+        try:
+            if isinstance(kind, pa.BaseExtensionType):  # a UUID
+                return pa.chunked_array([[None if each is None else str(each) for each in column.to_pylist()]])
+            if pa.types.is_floating(kind):  # pandas makes floats of whole numbers when one is missing
+                column = pc.if_else(pc.is_nan(column), None, column)
+            return column.cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise DataError(
+                f"{self.origin}, column {name!r} must hold text or numbers here, but holds {kind}; convert it."
+            ) from None
 
 
-def read_table(path: Path | str, *, header: bool | None = None, as_text: Sequence[str] = ()) -> Table:
-    """Read a CSV, TSV or Parquet file, plain or gzipped; ``header=None`` looks whether the first line is one."""
+def read_table(path: Path | str, *, header: bool | None = None) -> Table:
+    """Read a CSV, TSV or Parquet file; ``header=None`` looks whether a text file starts with column names."""
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"{path} does not exist; name a CSV, TSV or Parquet file.")
-    kind = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"][-1:]
-    if kind and kind[0] in PARQUET:
-        return Table(_distinct(path, _read_parquet(path)), path.name, path=path)
-    if kind and kind[0] not in TEXT:
+        problem = "is a folder" if path.is_dir() else "does not exist"
+        raise DataError(f"{path} {problem}; name a CSV, TSV or Parquet file.")
+    kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() != ".gz"), "")
+    with path.open("rb") as file:
+        start = file.read(1 << 12)
+    if start.startswith(b"PAR1") or kind in PARQUET:
+        return Table(_read_parquet(path), path.name)
+    if kind not in (*TEXT, ""):
         raise DataError(
             f"{path} must be a table in CSV, TSV or Parquet ({', '.join(TEXT + PARQUET)}, .gz allowed for text); "
             f"convert it, or rename it if it is one."
         )
-    comments, lines = _first_lines(path)
-    delimiter = "\t" if kind == [".tsv"] else max(DELIMITERS, key=lambda d: (lines[0].count(d), d == ","))
-    first = next(csv.reader(io.StringIO(lines[0]), delimiter=delimiter))
-    if header is None:
-        header = not all(_is_number(field) for field in first)
-    names = [name.strip() for name in first] if header else [f"column {i + 1}" for i in range(len(first))]
-    # Skipping the header and giving the names ourselves keeps one rule for files with and without one.
-    skipped = comments + header
-    read = pyarrow.csv.ReadOptions(skip_rows=skipped, column_names=_distinct_names(path, names))
-    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values='"' in lines[0] + lines[1])
-    text = {name: pa.string() for name in as_text}
-    convert = pyarrow.csv.ConvertOptions(
-        strings_can_be_null=True, quoted_strings_can_be_null=False, column_types=text
-    )
-    if len(lines[1]) == 0 and header:  # nothing but a header: Arrow calls that an error, we do not
-        columns = pa.table({name: pa.array([], pa.string()) for name in names})
-    else:
-        columns = read_csv(path, read, parse, convert)
-    for name in names:
-        if pa.types.is_binary(columns.column(name).type):
-            raise DataError(f"{path}, column {name!r} is not UTF-8 text; convert the file (iconv does).")
-    return Table(columns, path.name, first_line=skipped + 1, header=header, path=path)
+    if start.startswith(GZIP) and path.suffix != ".gz":
+        raise DataError(f"{path} is compressed by gzip; rename it to {path.stem}.gz, or unpack it.")
+    if b"\0" in start and path.suffix != ".gz":
+        raise DataError(f"{path} is not UTF-8 text (it has zero bytes); save the table as CSV in UTF-8.")
+    text_file = open_text_file(path, "\t" if kind in (".tsv", ".tab") else None, header)
+    return Table(text_file.read(), path.name, text_file)
 
 
 def _read_parquet(path: Path) -> pa.Table:
     try:
         return pyarrow.parquet.read_table(path, memory_map=True)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise DataError(f"{path} is not a whole Parquet file ({reason}); write or copy it again.") from error
 
 
-def _first_lines(path: Path) -> tuple[int, list[str]]:
-    """How many comment lines (#) come first, and the two lines after them."""
-    try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig", errors="replace")
-            if path.suffix == ".gz"
-            else open(path, encoding="utf-8-sig", errors="replace") as file
-        ):
-            comments = 0
-            line = file.readline()
-            while line.startswith("#"):
-                comments, line = comments + 1, file.readline()
-            second = file.readline()
-    except (EOFError, OSError, gzip.BadGzipFile) as error:
-        raise DataError(f"{path} cannot be read ({error}); copy or fetch it again.") from error
-    if not line.strip():
-        raise DataError(f"{path} is empty; expected a header line and at least one line of data.")
-    return comments, [line.rstrip("\r\n"), second.rstrip("\r\n")]
-
-
-def _distinct_names(path: Path, names: Sequence[str]) -> list[str]:
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"{path} has two columns named {name!r}; rename one of them.")
-    return list(names)
-
-
-def _distinct(path: Path, table: pa.Table) -> pa.Table:
-    _distinct_names(path, table.column_names)
-    return table
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind))

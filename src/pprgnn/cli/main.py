@@ -1,0 +1,84 @@
+"""The command `pprgnn`: its groups, and how errors end it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pprgnn import __version__
+from pprgnn.cli.data import app as data_app
+from pprgnn.cli.layout import styled
+from pprgnn.data.errors import DataError
+
+DEBUG = "PPRGNN_DEBUG"
+STOPPED = 130  # what a shell reports for Ctrl-C
+
+
+class Commands(TyperGroup):
+    """Ends an expected error with one sentence instead of a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader of the output has seen enough; typer ends quietly
+        except (DataError, OSError) as error:
+            _report("Error", "red", error)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt as error:
+            _report("Stopped", "yellow", error)
+            raise typer.Exit(STOPPED) from error
+
+
+def _report(word: str, colour: str, error: BaseException) -> None:
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error)
+    head = styled(f"{word}:" if str(error) else f"{word}.", error=True, fg=colour, bold=True)
+    typer.echo(f"{head} {error}", err=True)
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="pprgnn",
+    help="Infinite-depth graph neural networks: exact, certified and fast.",
+    epilog="Example: pprgnn data list",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: half the time, and it can be copied
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data_app, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pprgnn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar=DEBUG, help="Show where in the code an error came from.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Keep the options that hold for all commands."""
+    if debug:
+        os.environ[DEBUG] = "1"
+
+
+def run() -> None:
+    """Run the command line; what the console script calls."""
+    try:
+        app(prog_name="pprgnn")
+    except KeyboardInterrupt:  # before or after a command
+        sys.exit(STOPPED)

@@ -1,0 +1,385 @@
+"""The data sets known by name, as data. Imports neither torch nor PyG.
+
+Counts are those of the graphs as they are read: each undirected edge once, no self-loops, no duplicates. The
+features of TU sets are the node labels from the smallest to the largest, one-hot as in PyG, without attributes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from pprgnn.data.card import Card, Metric, Source
+from pprgnn.data.errors import DataError
+from pprgnn.data.roots import data_root
+
+Counts = tuple[int, int, int, int, int]  # graphs, nodes, edges, features, classes
+
+TU_URL = "https://www.chrsmrrs.com/graphkerneldatasets"
+SNAP_URL = "https://snap.stanford.edu/data/bigdata/communities"
+PLANETOID_URL = "https://github.com/kimiyoung/planetoid/raw/master/data"
+HETEROPHILOUS_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
+SPLITS_URL = "https://raw.githubusercontent.com/diningphil/gnn-comparison/master/data_splits"
+PTC_URL = "https://raw.githubusercontent.com/muhanzhang/pytorch_DGCNN/master/data/PTC/PTC.txt"
+
+TU_FILES = ("A", "graph_indicator", "graph_labels")  # the others depend on the set
+TU_EXTRA = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "graph_attributes")
+FOLDS = "10 folds, stratified by class"
+NOT_DESCRIBED = "Not in the catalogue, so there are no counts to compare with."
+NESTED = "10 published nested folds (Errica et al. 2020), or 10 folds stratified by class"
+
+
+# ------------------------------------------------------------------------------------------------- the families
+def _tu(
+    name: str, counts: Counts | None, cite: str, files: tuple[str, ...] = (), *, splits: str = "", note: str = ""
+) -> Card:
+    """A set of the TU collection; without counts, one of which only the form is known."""
+    graphs, nodes, edges, features, classes = counts or (None,) * 5
+    extra = () if counts else tuple(f"{name}_{kind}.txt" for kind in TU_EXTRA)
+    members = tuple(f"{name}_{kind}.txt" for kind in (*TU_FILES, *files))
+    sources = [Source(f"{TU_URL}/{name}.zip", f"{name}/raw", members, zipped=True, extra=extra)]
+    if splits:
+        sources.append(Source(f"{SPLITS_URL}/{splits}", "splits", (f"{name}.json",), optional=True))
+    return Card(
+        name=name,
+        family="tu",
+        task="graph",
+        multi_label=False,
+        metric="accuracy",
+        classes=classes,
+        graphs=graphs,
+        nodes=nodes,
+        edges=edges,
+        features=features,
+        split=NESTED if splits else FOLDS,
+        source=f"{cite}; TU collection, Morris et al. 2020, https://chrsmrrs.github.io/datasets",
+        licence="not stated",
+        sources=tuple(sources),
+        note=note,
+    )
+
+
+def _ppi(
+    name: str, classes: int, cite: str, licence: str, url: str | None, extra: tuple[str, ...], note: str
+) -> Card:
+    kinds = ("feats.npy", "graph.json", "graph_id.npy", "labels.npy", *extra)
+    files = tuple(f"{part}_{kind}" for part in ("train", "valid", "test") for kind in kinds)
+    return Card(
+        name=name,
+        family="ppi",
+        task="node",
+        multi_label=True,
+        metric="micro-F1",
+        classes=classes,
+        graphs=24,
+        nodes=56_944,
+        edges=793_632,
+        features=50,
+        split="by graph: 20 train, 2 validate, 2 test",
+        source=cite,
+        licence=licence,
+        sources=(Source(url, f"{name}/raw", files, zipped=bool(url)),),
+        note=note,
+    )
+
+
+def _snap(name: str, nodes: int | None, edges: int | None, classes: int | None, note: str) -> Card:
+    stem = name.lower()
+    files = (f"{stem}.ungraph.txt.gz", f"{stem}.all.cmty.txt.gz")
+    return Card(
+        name=name,
+        family="snap",
+        task="node",
+        multi_label=True,
+        metric="micro-F1",
+        classes=classes,
+        graphs=1,
+        nodes=nodes,
+        edges=edges,
+        features=0,
+        split="5 to 9 % of the labelled nodes train, 10 % test; an honest run sets 5 % apart for validation",
+        source="Yang and Leskovec 2012; SNAP, https://snap.stanford.edu/data/#communities",
+        licence="not stated",
+        sources=tuple(Source(f"{SNAP_URL}/{file}", stem, (file,)) for file in files),
+        note=note,
+    )
+
+
+def _planetoid(name: str, nodes: int, edges: int, features: int, classes: int) -> Card:
+    stem = name.lower()
+    files = [f"ind.{stem}.{part}" for part in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")]
+    return Card(
+        name=name,
+        family="planetoid",
+        task="node",
+        multi_label=False,
+        metric="accuracy",
+        classes=classes,
+        graphs=1,
+        nodes=nodes,
+        edges=edges,
+        features=features,
+        split="published: 20 nodes a class train, 500 validate, 1,000 test",
+        source="Yang et al. 2016 (Planetoid), https://github.com/kimiyoung/planetoid",
+        licence="MIT (repository); not stated for the data it is made from",
+        sources=tuple(Source(f"{PLANETOID_URL}/{file}", f"Planetoid/{stem}/raw", (file,)) for file in files),
+        note="The files are pickles.",
+    )
+
+
+def _heterophilous(
+    name: str,
+    nodes: int,
+    edges: int,
+    features: int,
+    classes: int,
+    *,
+    metric: Metric = "accuracy",
+    cite: str = "",
+    note: str = "",
+) -> Card:
+    file = f"{name.replace('-', '_')}.npz"
+    shares = "48/32/20" if cite else "50/25/25"  # the older sets keep the shares of Pei et al.
+    return Card(
+        name=name,
+        family="heterophilous",
+        task="node",
+        multi_label=False,
+        metric=metric,
+        classes=classes,
+        graphs=1,
+        nodes=nodes,
+        edges=edges,
+        features=features,
+        split=f"10 published splits, {shares} % each",
+        source=f"{cite}Platonov et al. 2023, https://github.com/yandex-research/heterophilous-graphs",
+        licence="MIT (repository)" + ("; not stated for the data it is made from" if cite else ""),
+        sources=(Source(f"{HETEROPHILOUS_URL}/{file}", "heterophilous", (file,)),),
+        note=note,
+    )
+
+
+def _generated(name: str, graphs: int, nodes: int, edges: int | None, classes: int, note: str) -> Card:
+    return Card(
+        name=name,
+        family="generated",
+        task="node",
+        multi_label=False,
+        metric="accuracy",
+        classes=classes,
+        graphs=graphs,
+        nodes=nodes,
+        edges=edges,
+        features=classes,
+        split="as generated",
+        source="made by pprgnn from a seed",
+        licence="MIT",
+        note=f"{note} The counts are those of the default options.",
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ the sets
+PTC = replace(
+    _tu(
+        "PTC",
+        (344, 8_792, 8_931, 21, 2),
+        "Helma et al. 2001",
+        note="The paper's PTC, in the encoding of DGCNN and GIN: not the graphs of PTC_MR, which are smaller. 19 "
+        "of the 21 atom labels occur. `pprgnn data fetch` rewrites the published text as the files of a TU set.",
+    ),
+    source="Helma et al. 2001; Zhang et al. 2018 (DGCNN), https://github.com/muhanzhang/pytorch_DGCNN",
+    sources=(
+        Source(
+            PTC_URL, "PTC/raw", tuple(f"PTC_{kind}.txt" for kind in (*TU_FILES, "node_labels")), dgcnn_text=True
+        ),
+    ),
+)
+
+CATALOG: tuple[Card, ...] = (
+    # The paper's seven.
+    _tu("MUTAG", (188, 3_371, 3_721, 7, 2), "Debnath et al. 1991", ("node_labels", "edge_labels")),
+    PTC,
+    _tu(
+        "COX2",
+        (467, 19_252, 20_289, 35, 2),
+        "Sutherland et al. 2003",
+        ("node_labels", "node_attributes"),
+        note="8 of the 35 atom labels occur; also 3 coordinates per node.",
+    ),
+    _tu(
+        "PROTEINS",
+        (1_113, 43_471, 81_044, 3, 2),
+        "Borgwardt et al. 2005",
+        ("node_labels", "node_attributes"),
+        splits="CHEMICAL/PROTEINS_full_splits.json",
+        note="Also 1 attribute per node.",
+    ),
+    _tu(
+        "NCI1",
+        (4_110, 122_747, 132_753, 37, 2),
+        "Wale et al. 2008",
+        ("node_labels",),
+        splits="CHEMICAL/NCI1_splits.json",
+    ),
+    _ppi(
+        "PPI",
+        121,
+        "Zitnik and Leskovec 2017; Hamilton et al. 2017 (GraphSAGE), https://snap.stanford.edu/graphsage",
+        "not stated",
+        "https://data.dgl.ai/dataset/ppi.zip",
+        (),
+        "The published edge counts differ by self-loops and by counting directions; here each edge counts once.",
+    ),
+    _snap(
+        "com-Amazon",
+        334_863,
+        925_872,
+        58,
+        "Classes are the 58 communities of at least 5,000 products; 282,848 nodes have 746,398 labels.",
+    ),
+    # Stand-ins for two of them.
+    _ppi(
+        "PPI-GO",
+        112,
+        "graphs and features: Zitnik and Leskovec 2017, Hamilton et al. 2017; labels: Gene Ontology annotation "
+        "(GOA) 2019-01, http://geneontology.org",
+        "Gene Ontology: CC BY 4.0; not stated for graphs and features",
+        None,
+        ("entrez.npy",),
+        "Stand-in for PPI: its graphs and features, but with 112 Gene-Ontology terms in place of its 121 labels, "
+        "so scores are NOT comparable with published PPI numbers. Nearly all test genes (5,490 of 5,524 rows) "
+        "also occur in training graphs; `*_entrez.npy` names the gene of each row.",
+    ),
+    _snap(
+        "com-DBLP",
+        317_080,
+        1_049_866,
+        50,
+        "Stand-in for com-Amazon: same file format and processing, so scores are NOT comparable with published "
+        "Amazon numbers. Classes are the 50 communities of at least 2,000 authors; 100,700 nodes have 161,979 "
+        "labels.",
+    ),
+    # More graph classification.
+    _tu(
+        "PTC_MR",
+        (344, 4_915, 5_054, 18, 2),
+        "Helma et al. 2001",
+        ("node_labels", "edge_labels"),
+        note="TU's PTC (male rats), without hydrogen: not the graphs of the paper's PTC.",
+    ),
+    _tu(
+        "ENZYMES",
+        (600, 19_580, 37_282, 3, 6),
+        "Borgwardt et al. 2005",
+        ("node_labels", "node_attributes"),
+        splits="CHEMICAL/ENZYMES_splits.json",
+        note="Also 18 attributes per node.",
+    ),
+    _tu(
+        "DD",
+        (1_178, 334_925, 843_046, 89, 2),
+        "Dobson and Doig 2003",
+        ("node_labels",),
+        splits="CHEMICAL/DD_splits.json",
+        note="82 of the 89 node labels occur.",
+    ),
+    _tu(
+        "IMDB-BINARY",
+        (1_000, 19_773, 96_531, 0, 2),
+        "Yanardag and Vishwanathan 2015",
+        # On their nodes without features: the degrees have folds of their own.
+        splits="COLLABORATIVE_1/IMDB-BINARY_splits.json",
+        note="The file lists every edge twice; duplicates are dropped.",
+    ),
+    # Node classification in one graph.
+    _planetoid("Cora", 2_708, 5_278, 1_433, 7),
+    _planetoid("CiteSeer", 3_327, 4_552, 3_703, 6),
+    _planetoid("PubMed", 19_717, 44_324, 500, 3),
+    _heterophilous("roman-empire", 22_662, 32_927, 300, 18),
+    _heterophilous("amazon-ratings", 24_492, 93_050, 300, 5),
+    _heterophilous("minesweeper", 10_000, 39_402, 7, 2, metric="ROC AUC"),
+    _heterophilous("tolokers", 11_758, 519_000, 10, 2, metric="ROC AUC"),
+    _heterophilous("questions", 48_921, 153_540, 301, 2, metric="ROC AUC"),
+    _heterophilous(
+        "chameleon-filtered",
+        890,
+        8_854,
+        2_325,
+        5,
+        cite="Rozemberczki et al. 2021; ",
+        note="Without duplicate nodes.",
+    ),
+    _heterophilous(
+        "squirrel-filtered",
+        2_223,
+        46_998,
+        2_089,
+        5,
+        cite="Rozemberczki et al. 2021; ",
+        note="Without duplicate nodes.",
+    ),
+    _heterophilous("actor", 7_600, 26_659, 932, 5, cite="Pei et al. 2020; "),
+    _heterophilous("texas", 183, 279, 1_703, 5, cite="Pei et al. 2020; "),
+    _heterophilous("wisconsin", 251, 450, 1_703, 5, cite="Pei et al. 2020; "),
+    _heterophilous("cornell", 183, 277, 1_703, 5, cite="Pei et al. 2020; "),
+    # Made on the spot.
+    _generated("chains", 140, 14_000, 13_860, 2, "The class is written on a chain's first node; all name it."),
+    _generated("grid", 140, 35_840, 67_200, 2, "The class is written in one corner of a grid; all nodes name it."),
+    _generated("ring", 250, 2_500, 2_500, 5, "The class is written on one node of a ring; its opposite names it."),
+    _generated("sbm", 1, 10_000, None, 4, "A stochastic block model: every node names its block."),
+)
+ALIASES = {"amazon": "com-Amazon", "dblp": "com-DBLP"}
+
+
+# ------------------------------------------------------------------------------------------------------- look-up
+def names() -> list[str]:
+    """The names of all sets in the catalogue."""
+    return [card.name for card in CATALOG]
+
+
+def find(name: str, root: Path | None = None) -> Card:
+    """The card of this name; case, ``-`` and ``_`` do not matter.
+
+    ``TU/NAME`` and ``SNAP/com-NAME`` name any other set of these collections, as does the ``NAME`` of a TU set
+    whose files lie under the data root.
+    """
+    collection, member = name.lower().split("/", 1) if "/" in name else ("", name)
+    wanted = _plain(ALIASES.get(_plain(member), member))
+    for card in CATALOG:
+        if _plain(card.name) == wanted and collection in ("", card.family):
+            return card
+    member = name[len(collection) :].removeprefix("/")  # as it was written: it names files
+    if _is_file_name(member):
+        if collection == "tu" or (not collection and _has_tu_files(member, root or data_root())):
+            return _tu(member, None, "see the collection", note=NOT_DESCRIBED)
+        if collection == "snap":
+            return _snap(member, None, None, None, NOT_DESCRIBED)
+    raise DataError(_unknown(name))
+
+
+def handle(card: Card) -> str:
+    """A name by which :func:`find` gives this card, wherever its files are."""
+    return card.name if card in CATALOG else f"{card.family.upper()}/{card.name}"
+
+
+def _has_tu_files(name: str, root: Path) -> bool:
+    return (root / name / "raw" / f"{name}_A.txt").is_file()
+
+
+def _plain(name: str) -> str:
+    return re.sub("[-_]", "", name).lower()
+
+
+def _is_file_name(name: str) -> bool:
+    return re.fullmatch(r"\w[\w.+-]*", name) is not None
+
+
+def _unknown(name: str) -> str:
+    known = {_plain(card.name): card.name for card in CATALOG}
+    wanted = _plain(name)
+    close = [each for each in known if wanted and each.startswith(wanted)]
+    close = close or difflib.get_close_matches(wanted, known)
+    perhaps = f"did you mean {' or '.join(known[each] for each in close)}? " if close else ""
+    return f"There is no data set called {name!r}; {perhaps}`pprgnn data list` shows all."

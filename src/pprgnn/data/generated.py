@@ -1,0 +1,233 @@
+"""Data sets that need no file: made from a seed, with tasks whose range is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pprgnn.data.card import Card
+from pprgnn.data.collated import collated, distinct, undirected
+from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.data.errors import DataError
+
+Counts = tuple[int, int, int]  # graphs to train, to validate, to test
+
+
+def read(card: Card, root: Path, **options: Any) -> GraphDataset:
+    """Make the data set of this name; nothing is read. Its function below has the options."""
+    make = MAKERS.get(card.name)
+    if make is None:
+        raise DataError(f"{card.name} cannot be generated; choose one of {', '.join(MAKERS)}.")
+    return make(**options)
+
+
+# ------------------------------------------------------------------------- one marked node, and who has to name it
+def chains(
+    length: int = 100,
+    classes: int = 2,
+    noise: float = 0.1,
+    train: int = 20,
+    val: int = 20,
+    test: int = 100,
+    seed: int = 0,
+) -> GraphDataset:
+    """Chains whose class is written on the first node only; every node has to name it, up to the last one."""
+    _check_whole("length", length, 2)
+    node = np.arange(length)
+    edge_index = undirected(node[:-1], node[1:], length)
+    task = "The class is written on the first node; every node has to name it."
+    return _marked("chains", edge_index, torch.from_numpy(node), classes, noise, (train, val, test), seed, task)
+
+
+def grid(
+    rows: int = 16,
+    columns: int = 16,
+    classes: int = 2,
+    noise: float = 0.1,
+    train: int = 20,
+    val: int = 20,
+    test: int = 100,
+    seed: int = 0,
+) -> GraphDataset:
+    """Grids whose class is written in one corner only; every node has to name it, up to the opposite corner."""
+    _check_whole("rows", rows, 2)
+    _check_whole("columns", columns, 2)
+    node = np.arange(rows * columns).reshape(rows, columns)
+    source = np.concatenate([node[:-1].ravel(), node[:, :-1].ravel()])
+    target = np.concatenate([node[1:].ravel(), node[:, 1:].ravel()])
+    distance = torch.from_numpy(np.add.outer(np.arange(rows), np.arange(columns)).ravel())
+    task = "The class is written in one corner; every node has to name it."
+    edge_index = undirected(source, target, node.size)
+    return _marked("grid", edge_index, distance, classes, noise, (train, val, test), seed, task)
+
+
+def ring(
+    length: int = 10,
+    classes: int = 5,
+    noise: float = 0.1,
+    train: int = 100,
+    val: int = 50,
+    test: int = 100,
+    seed: int = 0,
+) -> GraphDataset:
+    """Ring transfer: the class is written on one node, and the opposite one (``length / 2`` away) names it."""
+    _check_whole("length", length, 4)
+    if length % 2:
+        raise DataError(f"length must be even, so that every node of a ring has an opposite one, not {length}.")
+    node = np.arange(length)
+    edge_index = undirected(node, np.roll(node, -1), length)
+    distance = torch.from_numpy(np.minimum(node, length - node))
+    task = "The class is written on one node; the opposite one has to name it."
+    asked = distance == length // 2
+    return _marked("ring", edge_index, distance, classes, noise, (train, val, test), seed, task, asked)
+
+
+def _marked(
+    name: str,
+    edge_index: Tensor,
+    distance: Tensor,
+    classes: int,
+    noise: float,
+    counts: Counts,
+    seed: int,
+    task: str,
+    asked: Tensor | None = None,
+) -> GraphDataset:
+    """Copies of one graph; node 0 shows the class of its copy, one-hot with noise, the others show nothing."""
+    _check_whole("classes", classes, 2)
+    _check_number("noise", noise)
+    _check_whole("seed", seed, 0)
+    for what, count in zip(("train", "val", "test"), counts, strict=True):
+        _check_whole(what, count, 1)
+    nodes, total = len(distance), sum(counts)
+    x, label = torch.zeros(total, nodes, classes), torch.cat([torch.arange(count) % classes for count in counts])
+    # The noise makes every graph a new one: without it the test graphs would be the training graphs. Each part has
+    # a seed of its own, so that no two parts and no two data sets share a graph.
+    noises = [_normal(3 * seed + part, count, classes) for part, count in enumerate(counts)]
+    x[:, 0] = torch.eye(classes)[label] + noise * torch.cat(noises)
+    y = label[:, None].expand(total, nodes)
+    if asked is not None:
+        y = torch.where(asked, y, -1)
+    copies = (edge_index[:, None] + nodes * torch.arange(total)[:, None]).reshape(2, -1)
+    data, slices = collated(
+        torch.full((total,), nodes),
+        copies,
+        per_node={"x": x.flatten(0, 1), "y": y.flatten(), "distance": distance.repeat(total)},
+        per_graph={"part": torch.arange(3).repeat_interleave(torch.tensor(counts))},
+    )
+    return GraphDataset(data, slices, _facts(name, classes, task))
+
+
+# ------------------------------------------------------------------------------------------ communities by chance
+def sbm(
+    nodes: int = 10_000,
+    blocks: int = 4,
+    degree_in: float = 6.0,
+    degree_out: float = 2.0,
+    noise: float = 2.0,
+    train: float = 0.1,
+    val: float = 0.1,
+    seed: int = 0,
+) -> GraphDataset:
+    """A stochastic block model: equal blocks are the classes, and a node shows its own, one-hot with noise.
+
+    A node has on average ``degree_in`` neighbours in its block and ``degree_out`` in the others. Shares ``train``
+    and ``val`` of the nodes are drawn for training and validation, the rest is for testing.
+    """
+    _check_whole("blocks", blocks, 2)
+    _check_whole("nodes", nodes, 2 * blocks)
+    _check_whole("seed", seed, 0)
+    _check_number("noise", noise)
+    if nodes % blocks:
+        raise DataError(
+            f"nodes must be a multiple of blocks ({blocks}), so that all are of one size, not {nodes}."
+        )
+    size = nodes // blocks
+    _check_number("degree_in", degree_in, (size - 1) / 2)  # drawing most of the pairs would take long
+    _check_number("degree_out", degree_out, (nodes - size) / 2)
+    _check_number("train", train, 1)
+    _check_number("val", val, 1)
+    first, second = round(train * nodes), round(train * nodes) + round(val * nodes)
+    if not 0 < first < second < nodes:
+        raise DataError(f"train and val must leave each part at least one node, not {train} and {val} of {nodes}.")
+    chance = np.random.default_rng(seed)
+    within = _pairs(chance, nodes, degree_in, size - 1, partial(_partner_within, size=size))
+    across = _pairs(chance, nodes, degree_out, nodes - size, partial(_partner_across, size=size, nodes=nodes))
+    source, target = np.divmod(np.concatenate([within, across]), nodes)
+    block = np.arange(nodes) // size
+    shown = np.eye(blocks)[block] + noise * chance.standard_normal((nodes, blocks))
+    place = torch.from_numpy(chance.permutation(nodes))  # the first places train, the next ones validate
+    data = Data(
+        x=torch.from_numpy(shown.astype(np.float32)),
+        edge_index=undirected(source, target, nodes),
+        y=torch.from_numpy(block),
+        train_mask=place < first,
+        val_mask=(place >= first) & (place < second),
+        test_mask=place >= second,
+    )
+    return GraphDataset.from_graphs([data], _facts("sbm", blocks, "Every node has to name its block."))
+
+
+Partner = Callable[[np.random.Generator, NDArray[Any]], NDArray[Any]]
+
+
+def _pairs(
+    chance: np.random.Generator, nodes: int, degree: float, partners: int, partner: Partner
+) -> NDArray[Any]:
+    """Keys ``low * nodes + high`` of pairs; each possible one is there with the same chance, independently.
+
+    First how many, then which: pairs are drawn until so many different ones are there, in time O(edges).
+    """
+    wanted = int(chance.binomial(nodes * partners // 2, degree / partners))
+    keys = np.empty(0, dtype=np.int64)
+    while len(keys) < wanted:
+        one = chance.integers(nodes, size=wanted - len(keys))
+        other = partner(chance, one)
+        keys = distinct(np.concatenate([keys, np.minimum(one, other) * nodes + np.maximum(one, other)]))
+    return keys
+
+
+def _partner_within(chance: np.random.Generator, node: NDArray[Any], *, size: int) -> NDArray[Any]:
+    """Another node of the same block, all alike."""
+    place = node % size
+    partner: NDArray[Any] = node - place + (place + chance.integers(1, size, size=len(node))) % size
+    return partner
+
+
+def _partner_across(chance: np.random.Generator, node: NDArray[Any], *, size: int, nodes: int) -> NDArray[Any]:
+    """A node of another block, all alike."""
+    partner: NDArray[Any] = (node - node % size + chance.integers(size, nodes, size=len(node))) % nodes
+    return partner
+
+
+MAKERS: dict[str, Callable[..., GraphDataset]] = {"chains": chains, "sbm": sbm, "grid": grid, "ring": ring}
+
+
+# -------------------------------------------------------------------------------------------------------- common
+def _facts(name: str, classes: int, task: str) -> Facts:
+    return Facts(name, "node", False, "accuracy", tuple(str(number) for number in range(classes)), note=task)
+
+
+def _normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _check_whole(name: str, value: int, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise DataError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def _check_number(name: str, value: float, most: float = math.inf) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= most or value == math.inf:
+        limit = "a number of at least 0" if most == math.inf else f"a number from 0 to {most:g}"
+        raise DataError(f"{name} must be {limit}, not {value!r}.")

@@ -1,0 +1,204 @@
+"""A CSV or TSV file: its delimiter, its header, its lines; read by Arrow, explained by Python's csv."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from pprgnn.data.arrow import read_csv
+from pprgnn.data.errors import DataError
+
+GZIP = b"\x1f\x8b"
+DELIMITERS = ("\t", ",", ";", "|", " ")
+NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+MISSING = [*pyarrow.csv.ConvertOptions().null_values, " "]  # NA, null, nan, ...
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """How a CSV or TSV file is laid out."""
+
+    path: Path
+    delimiter: str
+    header: bool
+    names: tuple[str, ...]
+    skipped: int  # lines before the first row: comments, blank lines, the header
+    quotes: bool  # whether there are any, so that a value may hold line ends
+    empty: bool  # there are no rows: Arrow calls that an error, we do not
+
+    def read(self, as_text: Sequence[str] | None = None, *, na_is_missing: bool = True) -> pa.Table:
+        """All columns with the types they look like, or only these as text; blanks around text do not count."""
+        if self.empty:
+            return pa.table({name: pa.array([], pa.string()) for name in as_text or self.names})
+        read = pyarrow.csv.ReadOptions(skip_rows=self.skipped, column_names=list(self.names))
+        parse = pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=self.quotes)
+        convert = pyarrow.csv.ConvertOptions(
+            null_values=MISSING if na_is_missing else [""],
+            strings_can_be_null=True,
+            include_columns=list(as_text or ()),
+            column_types=dict.fromkeys(as_text or (), pa.string()),
+        )
+        try:
+            table = read_csv(self.path, read, parse, convert)
+        except DataError:
+            self._explain()
+            raise
+        for position, name in enumerate(table.column_names):
+            column = table.column(position)
+            if pa.types.is_binary(column.type):  # Arrow's guess for text that is not UTF-8
+                self._explain()
+            if pa.types.is_string(column.type):
+                column = pc.utf8_trim_whitespace(column)
+                blank = pc.equal(column, "")
+                column = pc.if_else(blank, None, column) if pc.any(blank).as_py() else column
+                table = table.set_column(position, name, column)
+        return table
+
+    def line_of(self, row: int) -> int:
+        """The line on which a row starts, counted from 1; reads the file, so it is for messages."""
+        for position, (line, _) in enumerate(self._rows()):
+            if position == row:
+                return line
+        return self.skipped + 1 + row
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Each row with its line: not simply numbered, since blank lines are no rows and values may hold line ends."""
+        with _opened(self.path, errors="replace") as file:
+            for _ in range(self.skipped):
+                next(file)
+            rows = csv.reader(file, delimiter=self.delimiter)
+            line = self.skipped + 1
+            for fields in rows:
+                if fields:
+                    yield line, fields
+                line = self.skipped + rows.line_num + 1
+
+    def _explain(self) -> None:
+        """Why Arrow cannot read the file, with the line."""
+        refuse_other_encodings(self.path)
+        for line, fields in self._rows():
+            if len(fields) != len(self.names):
+                raise DataError(
+                    f"{self.path}, line {line} must have {len(self.names)} columns as the lines before, but has "
+                    f"{len(fields)}; repair or remove that line."
+                )
+
+
+def open_text_file(path: Path, delimiter: str | None, header: bool | None) -> TextFile:
+    """Look how the file is laid out; ``None`` is guessed from its first lines."""
+    quotes = _count_quotes(path)
+    before, lines = _first_lines(path)
+    delimiter = delimiter or _guess_delimiter(lines)
+    first, *rest = [next(csv.reader([line], delimiter=delimiter)) for line in lines]
+    if delimiter == " " and "" in first:
+        raise DataError(
+            f"{path}, line {len(before) + 1} has several blanks in a row; put one blank, tab or comma between columns."
+        )
+    likely = _looks_like_header(first, rest[0] if rest else [])
+    above = [] if not before else next(csv.reader([before[-1].lstrip("#").strip()], delimiter=delimiter), [])
+    commented = len(above) == len(first) > 1 and before[-1].startswith("#") and header is not False
+    if commented and (likely is False or (likely is None and before[-1][1:2].strip())):
+        names, header, lines = above, True, ["", *lines]
+        skipped = len(before)
+    else:
+        header = likely is not False if header is None else header
+        names = first if header else [""] * len(first)
+        skipped = len(before) + header
+    names = [name.strip() or f"column {position}" for position, name in enumerate(names, start=1)]
+    file = TextFile(path, delimiter, header, tuple(names), skipped, quotes > 0, len(lines) == header)
+    if quotes % 2:
+        _refuse_open_quote(path, delimiter)
+    return file
+
+
+def refuse_other_encodings(path: Path) -> None:
+    """Name the first line that is not UTF-8."""
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                raise DataError(
+                    f"{path}, line {number} is not UTF-8 text; convert the file, for example with "
+                    f"`iconv -f latin1 -t utf8`."
+                ) from None
+
+
+def _opened(path: Path, errors: str = "strict") -> IO[str]:
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    file: IO[str] = opened(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
+    return file
+
+
+def _count_quotes(path: Path) -> int:
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rb") as file:
+            return sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b""))
+    except (EOFError, OSError, gzip.zlib.error) as error:
+        raise DataError(f"{path} cannot be read ({error}); copy or fetch it again.") from error
+
+
+def _first_lines(path: Path) -> tuple[list[str], list[str]]:
+    """Blank lines and comments (#) at the top, and the two lines (without blank ones) after them."""
+    before: list[str] = []
+    lines: list[str] = []
+    try:
+        with _opened(path) as file:
+            for line in file:
+                if lines and line.strip():
+                    return before, [*lines, line.rstrip("\r\n")]
+                if not lines and (line.startswith("#") or not line.strip()):
+                    before.append(line)
+                elif line.strip():
+                    lines.append(line.rstrip("\r\n"))
+    except UnicodeDecodeError:
+        refuse_other_encodings(path)
+        raise
+    if not lines:
+        raise DataError(f"{path} is empty; expected a header line and at least one line of data.")
+    return before, lines
+
+
+def _guess_delimiter(lines: Sequence[str]) -> str:
+    """The first that divides both lines into equally many columns, or else the header."""
+    widths = {mark: [len(next(csv.reader([line], delimiter=mark))) for line in lines] for mark in DELIMITERS}
+    even = (mark for mark, found in widths.items() if found[0] == found[-1] > 1)
+    return next(even, None) or next((mark for mark, found in widths.items() if found[0] > 1), ",")
+
+
+def _looks_like_header(first: Sequence[str], second: Sequence[str]) -> bool | None:
+    """A name above a number makes a header, numbers above all numbers make none; ``None``: nothing but text."""
+    if all(_is_number(field) for field in first if field):
+        return False
+    above = [name for name, field in zip(first, second, strict=False) if name.strip() and _is_number(field)]
+    return not all(_is_number(name) for name in above) if above else None
+
+
+def _is_number(text: str) -> bool:
+    return re.match(NUMBER, text) is not None
+
+
+def _refuse_open_quote(path: Path, delimiter: str) -> None:
+    """An odd number of quotes may be one that never ends and swallows the rest of the file."""
+    start = 1
+    with _opened(path, errors="replace") as file:
+        rows = csv.reader(file, delimiter=delimiter, strict=True)
+        try:
+            for _ in rows:
+                start = rows.line_num + 1
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                raise DataError(
+                    f"{path}, line {start} opens a quote that never ends; close it, or copy the whole file again."
+                ) from None

@@ -1,0 +1,153 @@
+"""The command itself: help, version, start-up, and how errors end it."""
+
+import os
+import resource
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pprgnn import __version__
+from pprgnn.cli import main
+from pprgnn.data.errors import DataError
+
+HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "safetensors")
+PROBE = (
+    "import sys; sys.argv[0] = 'pprgnn'\n"
+    "from pprgnn.cli.main import run\n"
+    "try: run()\n"
+    f"finally: print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
+)
+QUICK = [
+    command.split()
+    for command in ("--help", "--version", "data --help", "data list", "data list --json", "data info NCI1")
+]
+
+
+def run(*arguments, code="from pprgnn.cli.main import run; run()", **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def raising(monkeypatch):
+    """A command `fail` that ends with the given exception."""
+    monkeypatch.delenv(main.DEBUG, raising=False)
+
+    def command_line(error):
+        app = typer.Typer(cls=main.Commands)
+        app.callback()(main.options)
+
+        @app.command()
+        def fail():
+            raise error
+
+        return app
+
+    return command_line
+
+
+def test_version():
+    assert run("--version").stdout == f"pprgnn {__version__}\n"
+
+
+def test_no_arguments_show_the_help():
+    done = run()
+    assert done.returncode != 0
+    assert "Usage: pprgnn" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["", "data", "data list", "data info", "data fetch", "data verify"])
+def test_every_help_has_an_example(command):
+    shown = CliRunner().invoke(main.app, [*command.split(), "--help"])
+    assert shown.exit_code == 0
+    assert f"Example: pprgnn {command}".strip() in shown.output
+
+
+@pytest.mark.parametrize("command", QUICK, ids=" ".join)
+def test_quick_commands_import_nothing_heavy(command, tmp_path):
+    done = run(*command, code=PROBE, PPRGNN_DATA=str(tmp_path))
+    assert done.returncode == 0
+    assert done.stderr == "[]\n"
+
+
+@pytest.mark.parametrize("command", QUICK, ids=" ".join)
+def test_quick_commands_start_within_half_a_second(command, tmp_path):
+    """In time of the processor, the best of three: the machine may be busy with something else."""
+    times = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert run(*command, PPRGNN_DATA=str(tmp_path)).returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(times) < 0.5
+
+
+def test_an_expected_error_is_one_sentence(raising):
+    done = CliRunner().invoke(raising(DataError("a [b] is wrong; mend it.")), ["fail"])
+    assert done.exit_code == 1
+    assert done.stderr == "Error: a [b] is wrong; mend it.\n"
+    assert done.stdout == ""
+
+
+def test_errors_of_the_file_system_are_expected(raising):
+    done = CliRunner().invoke(raising(PermissionError(13, "Permission denied", "/a/b")), ["fail"])
+    assert (done.exit_code, done.stderr) == (1, "Error: [Errno 13] Permission denied: '/a/b'\n")
+
+
+def test_a_mistake_in_the_code_keeps_its_traceback(raising):
+    done = CliRunner().invoke(raising(KeyError("x")), ["fail"])
+    assert isinstance(done.exception, KeyError)
+
+
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_debug_shows_where_it_came_from(raising, how, monkeypatch):
+    if how == "environment":
+        monkeypatch.setenv(main.DEBUG, "1")
+    arguments = ["--debug", "fail"] if how == "option" else ["fail"]
+    done = CliRunner().invoke(raising(DataError("wrong.")), arguments)
+    assert "Traceback (most recent call last)" in done.stderr
+    assert done.stderr.endswith("Error: wrong.\n")
+    assert done.exit_code == 1
+    os.environ.pop(main.DEBUG, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(KeyboardInterrupt(), "Stopped."), (KeyboardInterrupt("It resumes."), "Stopped: It resumes.")],
+)
+def test_ctrl_c(raising, error, said):
+    done = CliRunner().invoke(raising(error), ["fail"])
+    assert done.exit_code == 130
+    assert done.stderr.strip() == said
+
+
+def test_ctrl_c_outside_a_command(monkeypatch):
+    def stop(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "app", stop)
+    with pytest.raises(SystemExit) as caught:
+        main.run()
+    assert caught.value.code == 130
+
+
+def test_a_reader_that_has_seen_enough():
+    command = f"{sys.executable} -c 'from pprgnn.cli.main import run; run()' data list | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("name")
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr
+
+
+def test_the_console_script_is_declared():
+    (script,) = entry_points(group="console_scripts", name="pprgnn")
+    assert script.value == "pprgnn.cli.main:run"
