@@ -11,6 +11,7 @@ import pprgnn
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))]
 
 
 @pytest.mark.parametrize("name", pprgnn.__all__)
@@ -41,10 +42,10 @@ def test_examples_run(path):
     assert "accuracy" in done.stdout
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
-def test_readme_blocks_run(block):
+@pytest.mark.parametrize("block", [b for page in PAGES for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL)])
+def test_python_blocks_of_the_pages_run(block):
     names: dict[str, object] = {}
-    exec(compile(block, "README.md", "exec"), names)
+    exec(compile(block, "page.md", "exec"), names)
     assert any(value.__class__.__module__.startswith(("pprgnn", "torch")) for value in names.values())
 
 

@@ -62,6 +62,8 @@ class Server:
                 for key, value in server.validators.items():
                     self.send_header(key, value)
                 self.end_headers()
+                if trouble == "wrong range":
+                    content = content[1:] + b"?"
                 end = start + trouble[1] if isinstance(trouble, tuple) else len(content)
                 server.sent += len(content[start:end])
                 self.wfile.write(content[start:end])

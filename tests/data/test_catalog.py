@@ -148,6 +148,11 @@ def test_optional_files_are_not_needed():
     assert NOT_HERE / "splits" / "NCI1.json" not in card.missing(NOT_HERE)
 
 
+def test_the_folds_of_imdb_are_those_without_degrees():
+    """There are two files of this name; the one whose SHA-256 is listed belongs to nodes without features."""
+    assert find("IMDB-BINARY", NOT_HERE).sources[1].url.endswith("/COLLABORATIVE_1/IMDB-BINARY_splits.json")
+
+
 def test_checksums_belong_to_files_of_the_catalogue():
     root = Path("/")
     described = {path for card in CATALOG for source in card.sources for path in source.paths(root)}

@@ -277,10 +277,14 @@ def test_genes_can_be_forced_either_way():
         make_splits(protein_set(0, with_gene=False), genes="disjoint")
 
 
-def test_rows_of_an_unknown_gene_are_left_out():
+def test_rows_without_a_gene_or_a_label_are_left_out():
     dataset = protein_set(0)
-    dataset._data.gene[:9] = -1
-    assert (part_of(make_splits(dataset, "honest")[0])[:9] == -1).all()
+    assert (part_of(make_splits(dataset, "honest")[0])[:9] == 0).any()
+    for name, missing in (("gene", -1), ("labelled", False)):
+        dataset = protein_set(0)
+        dataset._data.labelled = torch.ones(dataset.num_nodes, dtype=torch.bool)
+        dataset._data[name][:9] = missing
+        assert (part_of(make_splits(dataset, "honest")[0])[:9] == -1).all()
 
 
 def test_split_column_decides_and_unlabelled_nodes_stay_out():

@@ -6,19 +6,23 @@ Entry (i, j) of Ã lets node i read node j. An edge ``j -> i`` of a PyG ``edge_i
 from __future__ import annotations
 
 import math
-import warnings
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
+from pprgnn.core.csr import csr_tensor, permute, rows, transpose
 from pprgnn.core.entries import Normalization, check_entries, coalesce, fill_diagonal, normalize_weights
 from pprgnn.core.kernel import multiply
 from pprgnn.core.order import cache_friendly_order
+from pprgnn.core.state import Facts, check_tensors
 
 if TYPE_CHECKING:
     import networkx as nx
     import scipy.sparse as sp
+
 
 class Adjacency:
     """A normalised adjacency matrix Ã with its transpose, both in CSR (one object when symmetric).
@@ -42,30 +46,22 @@ class Adjacency:
 
     def __init__(
         self,
-        row: Tensor,
+        crow: Tensor,
         col: Tensor,
         value: Tensor,
-        num_nodes: int,
         *,
         normalize: Normalization = None,
-        reorder: bool | Literal["auto"] = "auto",
+        order: Tensor | None = None,
+        rank: Tensor | None = None,
     ) -> None:
-        """Take entries that are checked, sorted by (row, col) and distinct; use the ``from_...`` builders."""
-        self.num_nodes = num_nodes
+        """Take a CSR matrix that is checked, sorted and in the given order; use the ``from_...`` builders."""
+        self.num_nodes = crow.numel() - 1
         self.normalize = normalize
         # order[p] is the node at position p; rank is its inverse. None: positions are nodes.
-        self.order: Tensor | None = cache_friendly_order(row, col, num_nodes, reorder)
-        self.rank: Tensor | None = None
-        if self.order is not None:
-            self.rank = torch.empty_like(self.order)
-            self.rank[self.order] = torch.arange(num_nodes, device=row.device)
-            row, col = self.rank[row], self.rank[col]
-            by_row = torch.argsort(row * num_nodes + col)
-            row, col, value = row[by_row], col[by_row], value[by_row]
-        self.row, self.col = row, col
+        self.order, self.rank = order, rank
         self.value = value
-        self.matrix = _csr(row, col, value, num_nodes)
-        self._transpose: tuple[Tensor, Tensor] | None = None
+        self.matrix = csr_tensor(crow, col, value)
+        self._matrix_t: Tensor | None = None
         self._norm_bound: float | None = None
 
     # ---------------------------------------------------------------------------------------------- builders
@@ -165,6 +161,16 @@ class Adjacency:
         )
 
     @classmethod
+    def from_state(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> Adjacency:
+        """Take back what :meth:`state` gave, at once: tensors are neither copied nor read, and may be mapped."""
+        known = Facts.from_text(facts)
+        check_tensors(tensors, known.num_nodes)
+        adj = cls(**tensors, normalize=known.normalize)
+        adj._matrix_t = adj.matrix if known.symmetric else None
+        adj._norm_bound = known.norm_bound
+        return adj
+
+    @classmethod
     def _build(
         cls,
         row: Tensor,
@@ -177,11 +183,17 @@ class Adjacency:
         dtype: torch.dtype | None,
     ) -> Adjacency:
         weight = check_entries(row, col, weight, num_nodes, normalize, dtype)
-        row, col, weight = coalesce(row, col, weight, num_nodes)
+        crow, col, weight = coalesce(row, col, weight, num_nodes)
         if add_self_loops:
-            row, col, weight = fill_diagonal(row, col, weight, num_nodes)
-        value = normalize_weights(row, col, weight, num_nodes, normalize)
-        return cls(row, col, value, num_nodes, normalize=normalize, reorder=reorder)
+            crow, col, weight = fill_diagonal(crow, col, weight)
+        value = normalize_weights(crow, col, weight, normalize)
+        order = cache_friendly_order(crow, col, reorder)
+        if order is None:
+            return cls(crow, col, value, normalize=normalize)
+        rank = torch.empty_like(order)
+        rank[order] = torch.arange(num_nodes, device=order.device)
+        crow, col, source = permute(crow, col, order, rank)
+        return cls(crow, col, value[source], normalize=normalize, order=order, rank=rank)
 
     # ------------------------------------------------------------------------------------------------- facts
     @property
@@ -199,26 +211,27 @@ class Adjacency:
         """Where the entries live."""
         return self.value.device
 
+    @cached_property
+    def row(self) -> Tensor:
+        """The row of every entry, in the inner order."""
+        return rows(self.matrix.crow_indices()).long()
+
+    @property
+    def col(self) -> Tensor:
+        """The column of every entry, in the inner order."""
+        return self.matrix.col_indices().long()
+
     @property
     def matrix_t(self) -> Tensor:
         """Ãᵀ in CSR; the very object ``matrix`` when Ã is symmetric."""
-        return self._transposed()[0]
+        if self._matrix_t is None:
+            self._matrix_t = transpose(self.matrix)
+        return self._matrix_t
 
     @property
     def is_symmetric(self) -> bool:
         """Whether Ã equals its transpose, exactly."""
         return self.matrix_t is self.matrix
-
-    def _transposed(self) -> tuple[Tensor, Tensor]:
-        if self._transpose is None:
-            by_col = torch.argsort(self.col * self.num_nodes + self.row)
-            row_t, col_t, value_t = self.col[by_col], self.row[by_col], self.value.detach()[by_col]
-            same = torch.equal(row_t, self.row) and torch.equal(col_t, self.col)
-            if same and torch.equal(value_t, self.value):
-                self._transpose = self.matrix, by_col
-            else:
-                self._transpose = _csr(row_t, col_t, value_t, self.num_nodes), by_col
-        return self._transpose
 
     @property
     def norm_bound(self) -> float:
@@ -232,20 +245,35 @@ class Adjacency:
         return self._norm_bound
 
     def _bound_norm(self, iterations: int = 20) -> float:
-        absolute = self.value.detach().abs()
-        x = torch.ones(self.num_nodes, dtype=self.dtype, device=self.device)
+        value = self.matrix.values()
+        if self.normalize == "sym" and self.is_symmetric and bool((value >= 0).all()):
+            # √degree is an eigenvector for the eigenvalue 1 and has no negative number: no eigenvalue is larger.
+            return (1 + 1e-6) if bool((value > 0).any()) else 0.0
+        there, back = (
+            csr_tensor(matrix.crow_indices(), matrix.col_indices(), matrix.values().abs())
+            for matrix in (self.matrix, self.matrix_t)
+        )
+        x = torch.ones(self.num_nodes, 1, dtype=self.dtype, device=self.device)
+        product, y = torch.empty_like(x), torch.empty_like(x)
         smallest = math.inf
         for _ in range(iterations):
-            y = torch.zeros_like(x).index_add_(0, self.row, absolute * x[self.col])
-            y = torch.zeros_like(x).index_add_(0, self.col, absolute * y[self.row])
+            multiply(back, multiply(there, x, out=product), out=y)
             if float(y.max()) == 0.0:
                 return 0.0
             ratio = (y / x)[x > 0].max()  # a node that nobody reads has x = y = 0 and adds nothing
             smallest = min(smallest, math.sqrt(float(ratio)))
             x = y / y.max()
-        if self.normalize == "sym" and self.is_symmetric and bool((self.value >= 0).all()):
-            smallest = min(smallest, 1.0)
         return smallest * (1 + 1e-6)  # the sums above are rounded
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """The tensors to store, not copied, and facts as text, for :meth:`from_state`."""
+        matrix = self.matrix
+        tensors = {"crow": matrix.crow_indices(), "col": matrix.col_indices(), "value": matrix.values()}
+        if self.order is not None and self.rank is not None:
+            tensors |= {"order": self.order, "rank": self.rank}
+        quick = self.normalize == "sym" and self.is_symmetric
+        bound = self.norm_bound if quick else self._norm_bound
+        return tensors, Facts(self.num_nodes, self.normalize, self.is_symmetric, bound).to_text()
 
     # ------------------------------------------------------------------------------------------------ action
     def enter(self, x: Tensor, out: Tensor | None = None) -> Tensor:
@@ -278,15 +306,11 @@ class Adjacency:
         value = self.value.to(**kwargs)
         if value is self.value:
             return self
-        copy = object.__new__(Adjacency)
-        copy.__dict__.update(self.__dict__)
-        for name in ("row", "col", "order", "rank"):
-            tensor = getattr(self, name)
-            setattr(copy, name, None if tensor is None else tensor.to(value.device))
-        copy.value = value
-        copy.matrix = _csr(copy.row, copy.col, value, self.num_nodes)
-        copy._transpose = None
-        copy._norm_bound = None
+        crow, col = (index.to(value.device) for index in (self.matrix.crow_indices(), self.matrix.col_indices()))
+        order, rank = (None if index is None else index.to(value.device) for index in (self.order, self.rank))
+        copy = Adjacency(crow, col, value, normalize=self.normalize, order=order, rank=rank)
+        if self._matrix_t is self.matrix:
+            copy._matrix_t = copy.matrix  # rounding does the same to equal numbers
         return copy
 
     def to_dense(self) -> Tensor:
@@ -298,11 +322,11 @@ class Adjacency:
 
     def edge_gradient(self, left: Tensor, right: Tensor) -> Tensor:
         """⟨left_i, right_j⟩ for every stored entry (i, j); rows in the inner order."""
-        result = torch.empty_like(self.value)
+        result, col = torch.empty_like(self.value), self.matrix.col_indices()
         chunk = max(1, (1 << 24) // max(1, left.size(1)))  # bounds the scratch memory, whatever the graph
         for start in range(0, self.num_edges, chunk):
             part = slice(start, start + chunk)
-            torch.sum(left[self.row[part]] * right[self.col[part]], dim=1, out=result[part])
+            torch.sum(left[self.row[part]] * right[col[part]], dim=1, out=result[part])
         return result
 
     def __repr__(self) -> str:
@@ -340,18 +364,3 @@ def _square(shape: tuple[int, ...], what: str) -> int:
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"{what} must be square, but has shape {shape}.")
     return shape[0]
-
-
-def _csr(row: Tensor, col: Tensor, value: Tensor, num_nodes: int) -> Tensor:
-    index = torch.int32 if max(num_nodes, row.numel()) < 2**31 - 1 else torch.int64
-    crow = torch.zeros(num_nodes + 1, dtype=torch.int64, device=row.device)
-    torch.cumsum(torch.bincount(row, minlength=num_nodes), 0, out=crow[1:])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(
-            crow.to(index),
-            col.to(index),
-            value.detach(),
-            size=(num_nodes, num_nodes),
-            check_invariants=False,  # sorted, distinct and in range by construction
-        )

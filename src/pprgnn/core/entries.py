@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pprgnn.core.csr import rows, sort_entries
+
 Normalization = Literal["sym", "row"] | None
 
 
@@ -51,36 +53,35 @@ def check_entries(
 
 
 def coalesce(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort by (row, col) and add up edges that occur more than once."""
-    key = row * num_nodes + col
-    if not bool((key[1:] > key[:-1]).all()):
-        key, by_row = torch.sort(key)
-        weight = weight[by_row]
-        first = torch.ones_like(key, dtype=torch.bool)
-        torch.ne(key[1:], key[:-1], out=first[1:])
-        if not bool(first.all()):
-            slot = first.cumsum(0) - 1
-            key = key[first]
-            weight = weight.new_zeros(key.numel()).index_add(0, slot, weight)
-    return torch.div(key, num_nodes, rounding_mode="floor"), key % num_nodes, weight
+    """``crow``, ``col`` and weights, sorted by (row, col); edges that occur more than once are added up."""
+    crow, col, source = sort_entries(row, col, num_nodes)
+    weight = weight[source]
+    first = torch.ones(col.numel() + 1, dtype=torch.bool, device=col.device)
+    torch.ne(col[1:], col[:-1], out=first[1:-1])
+    first[crow] = True  # starts of rows, and the end, so that crow can be looked up in what follows
+    if not bool(first.all()):
+        slot = first.cumsum(0) - 1
+        weight = weight.new_zeros(int(slot[-1])).index_add(0, slot[:-1], weight)
+        crow, col = slot[crow].to(crow.dtype), col[first[:-1]]
+    return crow, col, weight
 
 
-def fill_diagonal(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+def fill_diagonal(crow: Tensor, col: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Give every node without a self-loop one of weight 1."""
+    row, num_nodes = rows(crow), crow.numel() - 1
     has_loop = torch.zeros(num_nodes, dtype=torch.bool, device=row.device)
     has_loop[row[row == col]] = True
-    lonely = (~has_loop).nonzero().squeeze(1)
+    lonely = (~has_loop).nonzero().squeeze(1).to(row.dtype)
     row, col = torch.cat([row, lonely]), torch.cat([col, lonely])
     return coalesce(row, col, torch.cat([weight, weight.new_ones(lonely.numel())]), num_nodes)
 
 
-def normalize_weights(
-    row: Tensor, col: Tensor, weight: Tensor, num_nodes: int, normalize: Normalization
-) -> Tensor:
+def normalize_weights(crow: Tensor, col: Tensor, weight: Tensor, normalize: Normalization) -> Tensor:
     """D^-1/2 A D^-1/2, D^-1 A or A itself, entry by entry; D holds the row sums, as in PyG."""
     if normalize is None:
         return weight
-    degree = weight.new_zeros(num_nodes).index_add(0, row, weight)
+    row = rows(crow)
+    degree = weight.new_zeros(crow.numel() - 1).index_add(0, row, weight)
     if bool((degree < 0).any()):
         node = int(degree.argmin())
         raise ValueError(
@@ -92,7 +93,7 @@ def normalize_weights(
     if normalize == "row":
         return weight * torch.where(connected, 1.0 / safe, 0.0)[row]
     scale = torch.where(connected, safe.rsqrt(), 0.0)
-    cut = int((~connected[col]).sum())
+    cut = 0 if bool(connected.all()) else int((~connected[col]).sum())
     if cut:
         warnings.warn(
             f"Symmetric normalisation gives weight 0 to {cut} of {row.numel()} edges, because they start at "

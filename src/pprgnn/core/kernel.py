@@ -1,13 +1,15 @@
-"""The fused CPU kernel, when it is there and fits; otherwise the callers use torch operations.
+"""The compiled CPU code, when it is there and fits; otherwise the callers use torch operations.
 
-``kernel.cpp`` is built as an optional extension, one library per instruction set. Nothing depends on it: every
-result is the same without, only slower. ``PPRGNN_KERNEL=torch`` in the environment switches it off.
+``kernel.cpp``, the fused kernel, is built as an optional extension, one library per instruction set, and so is
+``graph.cpp``, which builds matrices, once. Nothing depends on them: every result is the same without, only slower.
+``PPRGNN_KERNEL=torch`` in the environment switches both off.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -24,11 +26,14 @@ _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 _BY_CAPABILITY = {"AVX512": ("_kernel_avx512", "_kernel_avx2", "_kernel"), "AVX2": ("_kernel_avx2", "_kernel")}
 
 
-@cache
 def _library(choice: str | None) -> ctypes.CDLL | None:
-    if choice == "torch":
-        return None
-    for stem in _BY_CAPABILITY.get(torch.backends.cpu.get_cpu_capability(), ("_kernel",)):
+    stems = _BY_CAPABILITY.get(torch.backends.cpu.get_cpu_capability(), ("_kernel",))
+    return None if choice == "torch" else _load(stems)
+
+
+@cache
+def _load(stems: tuple[str, ...]) -> ctypes.CDLL | None:
+    for stem in stems:
         for suffix in EXTENSION_SUFFIXES:
             path = Path(__file__).with_name(stem + suffix)
             if path.exists():
@@ -44,6 +49,12 @@ def _library_for(matrix: Tensor, x: Tensor) -> ctypes.CDLL | None:
     if not fits or matrix.crow_indices().dtype != torch.int32:
         return None
     return _library(os.environ.get("PPRGNN_KERNEL"))
+
+
+def graph_library(like: Tensor, num_nodes: int, num_entries: int) -> ctypes.CDLL | None:
+    """The library of ``graph.cpp``, or ``None`` for torch: it works on the CPU and counts in 32 bits."""
+    fits = like.device.type == "cpu" and max(num_nodes, num_entries) < 2**31 - 1
+    return _load(("_graph",)) if fits and os.environ.get("PPRGNN_KERNEL") != "torch" else None
 
 
 def library_for(problem: Problem) -> ctypes.CDLL | None:
@@ -73,7 +84,7 @@ def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor], order:
         "pprgnn_forward",
         problem.adj.matrix,
         *(problem.b, weight, eps),
-        *(_slope(problem), ctypes.c_int64(len(states) - 1)),
+        *(_slope(problem), len(states) - 1),
         *(states, order),
     )
 
@@ -100,7 +111,7 @@ def adjoint(
         "pprgnn_adjoint",
         problem.adj.matrix_t,
         *(weight, weight_t, eps),
-        *(_slope(problem), ctypes.c_int64(products), ctypes.c_int64(terms)),
+        *(_slope(problem), products, terms),
         *(states, out_bar, problem.adj.order, scratch),
         *(b_bar, weight_bar, eps_bar),
     )
@@ -116,17 +127,16 @@ def _argument(value: object) -> object:
         return (ctypes.c_void_p * len(value))(*[tensor.data_ptr() for tensor in value])
     if value is None or isinstance(value, Tensor):
         return ctypes.c_void_p(None if value is None else value.data_ptr())
-    return value
+    return ctypes.c_int64(value) if isinstance(value, int) else value
+
+
+def call(function: Callable[..., int], *arguments: object) -> None:
+    """Run a function of a library on numbers and contiguous tensors, with the threads that torch uses."""
+    if function(*(_argument(argument) for argument in arguments), ctypes.c_int(torch.get_num_threads())):
+        raise MemoryError("No memory for the scratch space of the CPU kernel.")
 
 
 def _call(library: ctypes.CDLL, name: str, matrix: Tensor, *arguments: object) -> None:
     graph = (matrix.crow_indices(), matrix.col_indices(), matrix.values())
     like = next(argument for argument in arguments if isinstance(argument, Tensor))
-    function = getattr(library, f"{name}_{_SUFFIX[like.dtype]}")
-    if function(
-        ctypes.c_int64(matrix.size(0)),
-        ctypes.c_int64(like.size(1)),
-        *(_argument(argument) for argument in (*graph, *arguments)),
-        ctypes.c_int(torch.get_num_threads()),
-    ):
-        raise MemoryError("No memory for the scratch space of the CPU kernel (a few megabytes per thread).")
+    call(getattr(library, f"{name}_{_SUFFIX[like.dtype]}"), matrix.size(0), like.size(1), *graph, *arguments)

@@ -12,79 +12,106 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from pprgnn.core.kernel import call, graph_library
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 # Below this many nodes a state of usual width fits the last-level cache and the order hardly matters.
 LARGE_GRAPH = 50_000
-COARSEST = 100
 
 
-def cache_friendly_order(
-    row: Tensor, col: Tensor, num_nodes: int, reorder: bool | Literal["auto"]
-) -> Tensor | None:
+def cache_friendly_order(crow: Tensor, col: Tensor, reorder: bool | Literal["auto"]) -> Tensor | None:
     """Nodes in an order that keeps communities together, or ``None`` when the given order is kept."""
+    num_nodes = crow.numel() - 1
     if reorder == "auto":
-        reorder = num_nodes >= LARGE_GRAPH and row.device.type == "cpu"
+        reorder = num_nodes >= LARGE_GRAPH and col.device.type == "cpu"
     if not reorder:
         return None
-    # The only use of NumPy and SciPy in the core: once per graph, and never on a GPU unless asked for.
+    library = graph_library(col, num_nodes, col.numel())
+    if library is None:
+        return torch.from_numpy(_community_order(crow.cpu().numpy(), col.cpu().numpy())).to(col.device)
+    order = torch.empty(num_nodes, dtype=torch.int64)
+    call(library.pprgnn_order, num_nodes, crow, col, order)
+    return order
+
+
+# What follows is in graph.cpp as well. Both give the same order, because there is nothing in it but whole numbers,
+# single operations on float32, and ties broken by a hash. The only use of NumPy and SciPy in the core.
+def _community_order(crow: NDArray[Any], col: NDArray[Any]) -> NDArray[np.int64]:
     import numpy as np
-    from scipy.sparse import coo_array
+    from scipy.sparse import csr_array
 
-    r, c = row.cpu().numpy().astype(np.int32), col.cpu().numpy().astype(np.int32)
-    ones = np.ones(len(r), dtype=np.float32)
-    pattern = coo_array((ones, (r, c)), shape=(num_nodes, num_nodes)).tocsr()
-    return torch.from_numpy(_community_order((pattern + pattern.T).tocsr())).to(row.device)
-
-
-def _community_order(graph: Any) -> NDArray[np.int64]:
-    import numpy as np
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-    rng = np.random.default_rng(0)
-    size = np.ones(graph.shape[0], dtype=np.float32)
-    merged_into = []
-    while graph.shape[0] > COARSEST:
-        row = np.repeat(np.arange(graph.shape[0], dtype=np.int32), np.diff(graph.indptr))
-        group, count = _merge(graph, row, size, rng)
-        if count > 0.95 * graph.shape[0]:  # what is left hardly has edges
+    num_nodes = len(crow) - 1
+    pattern = csr_array((np.ones(len(col), dtype=np.int64), col, crow), shape=(num_nodes, num_nodes))
+    graph = _contract(pattern + pattern.T, np.arange(num_nodes), num_nodes)
+    volume = graph.sum(axis=1)
+    merged_into: list[NDArray[np.int64]] = []
+    while True:
+        group, count = _merge(graph, volume, level=len(merged_into))
+        if count == graph.shape[0]:
             break
         merged_into.append(group)
-        entries = (graph.data, (group[row], group[graph.indices]))
-        graph = coo_array(entries, shape=(count, count)).tocsr()
-        size = np.bincount(group, weights=size, minlength=count).astype(np.float32)
+        graph = _contract(graph, group, count)
+        volume = np.bincount(group, weights=volume, minlength=count).astype(np.int64)
 
-    position = np.empty(graph.shape[0], dtype=np.int64)
-    position[reverse_cuthill_mckee(graph, symmetric_mode=True)] = np.arange(graph.shape[0])
+    order = np.arange(graph.shape[0])
     for group in reversed(merged_into):  # open every group in its place
-        order = np.argsort(position[group], kind="stable")
-        position = np.empty(len(group), dtype=np.int64)
-        position[order] = np.arange(len(group))
-    return np.argsort(position)
+        order = np.argsort(np.argsort(order)[group], kind="stable")
+    return order
 
 
-def _merge(
-    graph: Any, row: NDArray[np.int32], size: NDArray[np.float32], rng: np.random.Generator
-) -> tuple[NDArray[np.int32], int]:
-    """A group for every node, and the number of groups: nodes join their strongest neighbour, if it stays."""
+def _contract(graph: Any, group: NDArray[np.int64], count: int) -> Any:
+    """The graph of the groups: weights between two groups are added up, weights inside a group are dropped."""
+    from scipy.sparse import coo_array
+
+    entries = graph.tocoo()
+    row, col = group[entries.row], group[entries.col]
+    between = row != col
+    return coo_array((entries.data[between], (row[between], col[between])), shape=(count, count)).tocsr()
+
+
+def _merge(graph: Any, volume: NDArray[np.int64], level: int) -> tuple[NDArray[np.int64], int]:
+    """A group for every node, and the number of groups."""
     import numpy as np
 
-    nodes = np.arange(graph.shape[0], dtype=np.int32)
-    # Weak preference for small groups keeps the tree balanced; the noise breaks ties.
-    strength = graph.data * size[graph.indices] ** -0.5 * (1 + 1e-3 * rng.random(len(row), dtype=np.float32))
-    strength[graph.indices == row] = 0
-    occupied = np.diff(graph.indptr) > 0
-    strongest = np.zeros(len(nodes), dtype=np.float32)
-    strongest[occupied] = np.maximum.reduceat(strength, graph.indptr[:-1][occupied]) if len(row) else 0
-    hit = np.flatnonzero((strength == strongest[row]) & (strength > 0))
-    best = nodes.copy()
-    best[row[hit]] = graph.indices[hit]
+    nodes = np.arange(graph.shape[0])
+    best = _strongest_neighbours(graph, volume)
+    # Of two nodes that choose each other the larger one leads, and whoever else chose it joins as well. Elsewhere
+    # half of the nodes stay, at random, and others may join them.
     mutual = best[best] == nodes
-    stays = np.where(mutual, nodes <= best, rng.random(len(nodes)) < 0.5)
-    group = np.where(~stays & stays[best], best, nodes)
-    used = np.zeros(len(nodes), dtype=bool)
-    used[group] = True
-    return (np.cumsum(used, dtype=np.int32) - 1)[group], int(used.sum())
+    leads = mutual & ((volume > volume[best]) | ((volume == volume[best]) & (nodes <= best)))
+    coin = _scramble(nodes.astype(np.uint32) + np.uint32(level * 0x9E3779B9 % 2**32)) % 2 == 1
+    stays = leads | (coin & ~mutual & ~leads[best])
+    joins = ~stays & stays[best]
+    number = np.cumsum(~joins) - 1
+    return np.where(joins, number[best], number), int((~joins).sum())
+
+
+def _strongest_neighbours(graph: Any, volume: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For every node one neighbour, or itself if it has none."""
+    import numpy as np
+
+    best = np.arange(graph.shape[0])
+    row, col = best.repeat(np.diff(graph.indptr)), graph.indices
+    # A weak preference for small groups keeps the tree balanced. The hash breaks ties, the same way at both ends.
+    pull = np.float32(1) / np.sqrt(np.sqrt(np.maximum(volume, 1).astype(np.float32)))
+    strength = graph.data.astype(np.float32) * pull[col]
+    key = strength.view(np.uint32).astype(np.uint64) << np.uint64(32) | _scramble((row ^ col).astype(np.uint32))
+    connected = np.diff(graph.indptr) > 0
+    if len(row):
+        strongest = np.zeros(len(best), dtype=np.uint64)
+        strongest[connected] = np.maximum.reduceat(key, graph.indptr[:-1][connected])
+        hit = key == strongest[row]
+        best[row[hit]] = col[hit]
+    return best
+
+
+def _scramble(x: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The last steps of MurmurHash3: a bijection."""
+    import numpy as np
+
+    x = (x ^ x >> np.uint32(16)) * np.uint32(0x85EBCA6B)
+    x = (x ^ x >> np.uint32(13)) * np.uint32(0xC2B2AE35)
+    return x ^ x >> np.uint32(16)

@@ -8,13 +8,21 @@ __all__ = [
     "DataError",
     "Facts",
     "GraphDataset",
+    "Split",
     "cache_root",
     "data_root",
     "find",
+    "from_graphml",
+    "from_networkx",
+    "from_npz",
+    "from_pyg",
+    "from_scipy",
+    "from_tables",
     "load",
     "names",
     "open_file",
     "save",
+    "summarise",
 ]
 
 if TYPE_CHECKING:
@@ -22,9 +30,13 @@ if TYPE_CHECKING:
     from pprgnn.data.catalog import find, names
     from pprgnn.data.dataset import Facts, GraphDataset
     from pprgnn.data.errors import DataError
+    from pprgnn.data.own.objects import from_graphml, from_networkx, from_npz, from_pyg, from_scipy
+    from pprgnn.data.own.tables import from_tables
     from pprgnn.data.registry import load
     from pprgnn.data.roots import cache_root, data_root
+    from pprgnn.data.split import Split
     from pprgnn.data.store import open_file, save
+    from pprgnn.data.summary import summarise
 
 # Names are imported when they are first used: the catalogue needs no torch, which takes seconds to load.
 _HOME = {
@@ -32,9 +44,13 @@ _HOME = {
     "catalog": ("find", "names"),
     "dataset": ("Facts", "GraphDataset"),
     "errors": ("DataError",),
+    "own.objects": ("from_graphml", "from_networkx", "from_npz", "from_pyg", "from_scipy"),
+    "own.tables": ("from_tables",),
     "registry": ("load",),
     "roots": ("cache_root", "data_root"),
+    "split": ("Split",),
     "store": ("open_file", "save"),
+    "summary": ("summarise",),
 }
 _MODULE_OF = {name: f"pprgnn.data.{module}" for module, names in _HOME.items() for name in names}
 

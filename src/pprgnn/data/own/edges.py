@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,69 +13,94 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.features import NUMBER
 from pprgnn.data.own.table import Table
+from pprgnn.data.own.text_file import NUMBER
 
 if TYPE_CHECKING:
     from pprgnn.data.own.tables import Columns
 
 Index = NDArray[np.int64]
-Weights = NDArray[np.float32]
+Weights = NDArray[Any]
 
 
 def edges_of(
     edges: Table, nodes: Table | None, columns: Columns, notes: list[str]
 ) -> tuple[Tensor, Tensor | None, pa.Array]:
     """`edge_index`, weights, and the id of each node: in the order of the node table, or else sorted."""
-    assert columns.source is not None
-    assert columns.destination is not None
-    edges, nodes = _same_id_type(edges, nodes, columns)
-    ends = [_ids(edges, columns.source), _ids(edges, columns.destination)]
+    ends = [str(columns.source), str(columns.destination)]
     if nodes is None:
-        ids = _all_ids(ends)
-        if len(ids) == 0:
+        if len(edges) == 0:
             raise DataError(f"{edges.origin} has no edges and there is no node table, so there is no graph.")
+        ids, source, destination = _number(*_ids((edges, ends)))
     else:
-        assert columns.id is not None
-        ids = _ids(nodes, columns.id).combine_chunks()
-        if len(ids) == 0:
+        if len(nodes) == 0:
             raise DataError(f"{nodes.origin} has no rows; expected one for each node.")
+        *starts_and_ends, column = _ids((edges, ends), (nodes, [str(columns.id)]))
+        ids = column.combine_chunks()
         _refuse_duplicates(nodes, ids)
-    source, destination = (_positions(edges, end, ids, nodes) for end in ends)
+        source, destination = (_positions(edges, end, ids, nodes) for end in starts_and_ends)
     weight = None if columns.weight is None else _weights(edges, columns.weight)
     return *merge_edges(source, destination, weight, len(ids), columns.directed, notes), ids
 
 
-def _same_id_type(edges: Table, nodes: Table | None, columns: Columns) -> tuple[Table, Table | None]:
-    """All ids as whole numbers, or else all as the text that was written."""
-    places: list[tuple[Table, list[str]]] = [(edges, [str(columns.source), str(columns.destination)])]
-    if nodes is not None:
-        places.append((nodes, [str(columns.id)]))
-    types = [table.column(name).type for table, names in places for name in names if len(table)]
-    if all(pa.types.is_integer(kind) for kind in types):
-        return edges, nodes
-    texts = [table.with_text(names) for table, names in places]
-    return texts[0], texts[1] if len(texts) > 1 else None
+# -------------------------------------------------------------------------------------------------------- ids
+def _ids(*places: tuple[Table, Sequence[str]]) -> list[pa.ChunkedArray]:
+    """These columns of these tables, all as whole numbers, or else all as the text that was written."""
+    numbers = [_whole_numbers(table, names) for table, names in places]
+    columns = [column for found in numbers for column in found]
+    if not all(numbers):
+        columns = [each for table, names in places for each in table.texts(names, na_is_missing=False)]
+    named = [(table, name) for table, names in places for name in names]
+    for (table, name), column in zip(named, columns, strict=True):
+        if column.null_count:
+            row = _first(pc.is_null(column))
+            raise DataError(
+                f"{table.where(row)}, column {name!r} must hold a node id, but is empty; fill it or drop the row."
+            )
+    return columns
 
 
-def _ids(table: Table, name: str) -> pa.ChunkedArray:
-    column = table.column(name)
-    if column.null_count:
-        row = int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
-        raise DataError(
-            f"{table.where(row)}, column {name!r} must hold a node id, but is empty; fill it or drop the row."
-        )
-    if len(column) == 0 or not pa.types.is_integer(column.type):
-        return column.cast(pa.string())
-    return column.cast(pa.int64())
+def _whole_numbers(table: Table, names: Sequence[str]) -> list[pa.ChunkedArray]:
+    """The columns as int64; none if one holds anything else, such as 007, which is not 7."""
+    columns = [table.column(name) for name in names]
+    types = {column.type for column in columns if len(column)}
+    if not all(pa.types.is_integer(kind) or (pa.types.is_floating(kind) and table.file is None) for kind in types):
+        return []
+    try:
+        numbers = [column.cast(pa.int64()) for column in columns]
+    except pa.ArrowInvalid:  # 1.5, or beyond 64 bits
+        return []
+    if table.file is not None:
+        for number, written in zip(numbers, table.texts(names, na_is_missing=False), strict=True):
+            if not pc.all(pc.equal(number.cast(pa.string()), written), skip_nulls=False).as_py():
+                return []
+    return numbers
 
 
-def _all_ids(ends: list[pa.ChunkedArray]) -> pa.Array:
-    """Every id that occurs, sorted."""
-    kind = ends[0].type
-    distinct = [pc.unique(end) for end in ends]
-    ids = pc.unique(pa.chunked_array(distinct, type=kind))
-    return ids.take(pc.sort_indices(ids))
+def _number(source: pa.ChunkedArray, destination: pa.ChunkedArray) -> tuple[pa.Array, Index, Index]:
+    """Every id that occurs, sorted, and the positions of the edges' ends among them."""
+    if pa.types.is_integer(source.type):
+        ends = np.concatenate([np.asarray(source), np.asarray(destination)])
+        low, high = int(ends.min()), int(ends.max())
+        if _is_dense(low, high, len(ends)):
+            occurs = np.zeros(high - low + 1, dtype=bool)
+            ends -= low
+            occurs[ends] = True
+            ids = np.flatnonzero(occurs)
+            position = (np.cumsum(occurs) - 1)[ends]
+            return pa.array(ids + low), position[: len(source)], position[len(source) :]
+    encoded = pc.dictionary_encode(pa.chunked_array([*source.chunks, *destination.chunks]))
+    distinct = encoded.chunk(0).dictionary  # all chunks share it
+    order = np.asarray(pc.sort_indices(distinct)).astype(np.int64)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    position = rank[np.concatenate([np.asarray(chunk.indices) for chunk in encoded.chunks])]
+    return distinct.take(pa.array(order)), position[: len(source)], position[len(source) :]
+
+
+def _is_dense(low: int, high: int, count: int) -> bool:
+    """Whether a table from `low` to `high` is not much larger than what is looked up in it."""
+    return high - low <= 8 * count + 1024
 
 
 def _refuse_duplicates(nodes: Table, ids: pa.Array) -> None:
@@ -90,15 +116,12 @@ def _refuse_duplicates(nodes: Table, ids: pa.Array) -> None:
         seen[node] = row
 
 
-def _positions(edges: Table, end: pa.ChunkedArray, ids: pa.Array, nodes: Table | None) -> Index:
-    """The number of the node of each edge end."""
+def _positions(edges: Table, end: pa.ChunkedArray, ids: pa.Array, nodes: Table) -> Index:
+    """The position of each of these ids among those of the node table."""
     if len(end) == 0:
         return np.empty(0, dtype=np.int64)
-    if pa.types.is_integer(ids.type):
-        found = _look_up(np.asarray(end), np.asarray(ids))
-    else:
-        found = np.asarray(pc.fill_null(pc.index_in(end, value_set=ids), -1)).astype(np.int64)
-    if nodes is not None and found.min() < 0:
+    found = _look_up(end, ids)
+    if found.min() < 0:
         unknown = np.flatnonzero(found < 0)
         row = int(unknown[0])
         raise DataError(
@@ -108,71 +131,78 @@ def _positions(edges: Table, end: pa.ChunkedArray, ids: pa.Array, nodes: Table |
     return found
 
 
-def _look_up(wanted: Index, ids: Index) -> Index:
-    low, high = int(ids.min()), int(ids.max())
-    if high - low > 8 * (len(ids) + len(wanted)) + 1024:  # ids too far apart for a table: search instead
-        order = np.argsort(ids)
-        at = np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)
-        return np.where(ids[order[at]] == wanted, order[at], -1)
-    table = np.full(high - low + 1, -1, dtype=np.int64)
-    table[ids - low] = np.arange(len(ids))
-    if wanted.min() >= low and wanted.max() <= high:
-        return np.asarray(table[wanted - low])
-    inside = (wanted >= low) & (wanted <= high)
-    return np.where(inside, table[np.where(inside, wanted - low, 0)], -1)
+def _look_up(wanted: pa.ChunkedArray, ids: pa.Array) -> Index:
+    """Positions, -1 for ids that are not there."""
+    if pa.types.is_integer(ids.type):
+        numbers, known = np.asarray(wanted), np.asarray(ids)
+        low, high = int(known.min()), int(known.max())
+        if _is_dense(low, high, len(known) + len(numbers)):
+            table = np.full(high - low + 2, -1, dtype=np.int64)
+            table[known - low] = np.arange(len(known))
+            inside = (numbers >= low) & (numbers <= high)
+            return np.asarray(table[np.where(inside, numbers - low, -1)])  # the last entry stays -1
+    return np.asarray(pc.fill_null(pc.index_in(wanted, value_set=ids), -1)).astype(np.int64)
 
 
+# --------------------------------------------------------------------------------------------------- weights
 def _weights(edges: Table, name: str) -> Weights:
     column = edges.column(name)
-    numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    if not numeric and len(column):
-        text = column.cast(pa.string())
-        number = pc.fill_null(pc.match_substring_regex(text, NUMBER), False)
-        row = int(np.flatnonzero(~np.asarray(number))[0])
+    if column.null_count:
+        row = _first(pc.is_null(column))
+        raise DataError(f"{edges.where(row)}, column {name!r} must hold the edge's weight, but is empty; fill it.")
+    try:
+        weight: Weights = np.asarray(column.cast(pa.float64(), safe=False))
+    except pa.ArrowInvalid:
+        row = _first(pc.invert(pc.match_substring_regex(column.cast(pa.string()), NUMBER)))
         raise DataError(
             f"{edges.where(row)}, column {name!r} must hold the weight of the edge, a number, but holds "
-            f"{text[row].as_py()!r}; correct it or name another weight column."
-        )
-    if column.null_count:
-        row = int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
-        raise DataError(f"{edges.where(row)}, column {name!r} must hold the edge's weight, but is empty; fill it.")
-    weight: Weights = np.asarray(column.cast(pa.float64())).astype(np.float32)
-    bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
+            f"{column[row].as_py()!r}; correct it, or name another weight column ('' for none)."
+        ) from None
+    except pa.ArrowNotImplementedError:
+        raise DataError(
+            f"{edges.origin}, column {name!r} must hold weights, which are numbers, but holds {column.type}; "
+            f"name another weight column ('' for none)."
+        ) from None
+    bad = np.flatnonzero(~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0))
     if len(bad):
         row = int(bad[0])
         raise DataError(
-            f"{edges.where(row)}, column {name!r} must be a finite number >= 0, but is {column[row]}; correct it."
+            f"{edges.where(row)}, column {name!r} must be a finite number >= 0, but is {weight[row]}; correct it."
         )
     return weight
 
 
+def _first(mask: pa.ChunkedArray) -> int:
+    return int(np.flatnonzero(np.asarray(mask))[0])
+
+
+# --------------------------------------------------------------------------------------------------- merging
 def merge_edges(
     source: Index, destination: Index, weight: Weights | None, num_nodes: int, directed: bool, notes: list[str]
 ) -> tuple[Tensor, Tensor | None]:
     """Sorted by (source, destination), each edge once; both directions of an undirected one.
 
     An edge that is listed twice counts once; its weights are added up. An undirected edge may be listed in one
-    direction or in both: in both with equal weights it is the same edge.
+    direction or in both: in both it is the same edge if all such weights agree, or else the two are added up.
     """
     given = len(source)
-    if not directed and weight is None:
-        pairs = _sorted_once(np.minimum(source, destination) * num_nodes + np.maximum(source, destination))
-        distinct = len(pairs)
-        low, high = np.divmod(pairs, num_nodes)
-        apart = low != high  # a self-loop has one direction
-        key = np.sort(np.concatenate([pairs, (high * num_nodes + low)[apart]]))
-    elif weight is None:
-        key = _sorted_once(source * num_nodes + destination)
+    if directed:
+        key = source * num_nodes + destination
+        key, weight = (_sorted_once(key), None) if weight is None else _sum_by_key(key, weight)
         distinct = len(key)
     else:
-        key, weight = _sum_by_key(source * num_nodes + destination, weight)
-        distinct = len(key)
-        if not directed:
-            key, weight, distinct = _mirror(key, weight, num_nodes, notes)
+        pair = np.minimum(source, destination) * num_nodes + np.maximum(source, destination)
+        if weight is None:
+            pair = _sorted_once(pair)
+        else:
+            pair, weight = _sum_by_pair(pair, source > destination, weight, notes)
+        distinct = len(pair)
+        key, weight = _both_directions(pair, weight, num_nodes)
     if distinct < given:
         notes.append(f"{given - distinct:,} of {given:,} edges are listed more than once and were merged")
-    edge_index = torch.from_numpy(np.stack(np.divmod(key, num_nodes)))
-    return edge_index, None if weight is None else torch.from_numpy(weight)
+    edge_index = np.empty((2, len(key)), dtype=np.int64)
+    np.divmod(key, num_nodes, out=(edge_index[0], edge_index[1]))
+    return torch.from_numpy(edge_index), None if weight is None else torch.from_numpy(weight.astype(np.float32))
 
 
 def _starts(key: Index) -> NDArray[np.bool_]:
@@ -189,23 +219,31 @@ def _sorted_once(key: Index) -> Index:
 
 def _sum_by_key(key: Index, weight: Weights) -> tuple[Index, Weights]:
     order = np.argsort(key, kind="stable")
-    key, weight = key[order], weight[order]
+    key = key[order]
     starts = np.flatnonzero(_starts(key))
-    return key[starts], np.add.reduceat(weight, starts) if len(starts) else weight
+    return key[starts], np.add.reduceat(weight[order], starts, dtype=np.float64) if len(starts) else weight
 
 
-def _mirror(key: Index, weight: Weights, num_nodes: int, notes: list[str]) -> tuple[Index, Weights, int]:
-    """Both directions of each edge, and the number of undirected edges."""
-    if len(key) == 0:
-        return key, weight, 0
-    low, high = np.divmod(key, num_nodes)
-    reverse = high * num_nodes + low
-    at = np.minimum(np.searchsorted(key, reverse), len(key) - 1)
-    both = (key[at] == reverse) & (low != high)
-    if (weight[at][both] != weight[both]).any():
-        notes.append("edges listed in both directions with different weights: the two weights were added up")
-        weight = np.where(both, weight + weight[at], weight)
-    alone = ~both & (low != high)
-    key = np.concatenate([key, reverse[alone]])
-    order = np.argsort(key)
-    return key[order], np.concatenate([weight, weight[alone]])[order], len(low) - int(both.sum()) // 2
+def _sum_by_pair(
+    pair: Index, backward: NDArray[np.bool_], weight: Weights, notes: list[str]
+) -> tuple[Index, Weights]:
+    """The weight of each pair of nodes that is joined in one direction or in both."""
+    key, weight = _sum_by_key(2 * pair + backward, weight)
+    pair = key // 2
+    first = _starts(pair)
+    second = np.flatnonzero(~first)  # backward, directly after the same pair forward
+    if not np.allclose(weight[second], weight[second - 1], rtol=1e-6, atol=0.0):
+        notes.append("edges are listed in both directions with different weights: the two weights were added up")
+        weight[second - 1] += weight[second]
+    return pair[first], weight[first]
+
+
+def _both_directions(pair: Index, weight: Weights | None, num_nodes: int) -> tuple[Index, Weights | None]:
+    low, high = np.divmod(pair, num_nodes)
+    apart = low != high  # a self-loop has one direction
+    key = np.concatenate([pair, (high * num_nodes + low)[apart]])
+    if weight is None:
+        key.sort()
+        return key, None
+    order = np.argsort(key, kind="stable")
+    return key[order], np.concatenate([weight, weight[apart]])[order]

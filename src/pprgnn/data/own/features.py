@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.table import Table
+from pprgnn.data.own.table import Table, is_list, is_text
+from pprgnn.data.own.text_file import NUMBER
 
 MOST_CATEGORIES = 50
-NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+FEW = 10  # rows of which 0, 1, 2, ... might be a feature
 Array = NDArray[np.float32]
 
 
@@ -43,30 +44,27 @@ class Feature:
 
     def encode(self, table: Table) -> Array:
         """The numbers of this column, (rows, outputs)."""
-        column = table.column(self.name)
-        valid = np.asarray(pc.is_valid(column))
-        parts: list[NDArray[Any]] = []
         if self.kind == "category":
-            parts.append(self._encode_category(column))
-        elif self.kind == "number":
-            parts.append(self._standardise(_numbers(table, self.name, column), valid))
+            values, valid = self._encode_category(table.text(self.name))
         else:
-            parts.append(self._standardise(_vectors(table, self.name, column, len(self.mean)), valid))
-        if self.missing:
-            parts.append(~valid[:, None])
-        return np.concatenate(parts, axis=1).astype(np.float32)
+            width = len(self.mean) if self.kind == "vector" else None
+            numbers, valid = _numbers(table, self.name) if width is None else _vectors(table, self.name, width)
+            values = (numbers - np.array(self.mean)) / np.array(self.scale)
+            values[~valid] = 0.0  # what is missing is put at the mean
+            large = np.flatnonzero((np.abs(values) > np.finfo(np.float32).max).any(axis=1))
+            if len(large):
+                raise DataError(
+                    f"{table.where(int(large[0]))}, column {self.name!r} is too far from all earlier values; "
+                    f"correct it or leave it empty."
+                )
+        return np.hstack([values, ~valid[:, None]][: 1 + self.missing]).astype(np.float32)
 
-    def _standardise(self, values: NDArray[np.float64], valid: NDArray[np.bool_]) -> NDArray[np.float64]:
-        values = (values - np.array(self.mean)) / np.array(self.scale)
-        values[~valid] = 0.0  # what is missing is put at the mean
-        return values
-
-    def _encode_category(self, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-        text = column.cast(pa.string())
+    def _encode_category(self, text: pa.ChunkedArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         found = pc.index_in(text, value_set=pa.array(self.categories, pa.string()))
         rest = len(self.categories) if self.other else -1
-        known = np.where(np.asarray(pc.is_null(text)), -1, np.asarray(pc.fill_null(found, rest)))
-        return np.asarray(known[:, None] == np.arange(len(self.categories) + self.other))
+        valid = np.asarray(pc.is_valid(text))
+        known = np.where(valid, np.asarray(pc.fill_null(found, rest)), -1)
+        return known[:, None] == np.arange(len(self.categories) + self.other), valid
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -79,104 +77,118 @@ class Feature:
         return cls(**tuples)
 
 
-def learn_feature(table: Table, name: str, categorical: bool) -> tuple[Feature | None, str | None]:
+def learn_feature(
+    table: Table, name: str, *, categorical: bool = False, asked_for: bool = False
+) -> tuple[Feature | None, str | None]:
     """How to encode this column; or no way, and the reason. A remark may come with a way, too."""
     column = table.column(name)
-    missing = column.null_count > 0
-    share = f"{column.null_count:,} of {len(column):,} values are missing" if missing else None
     if column.null_count == len(column):
         return None, "it is empty"
-    if pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
-        return _learn_vector(table, name, column, missing), share
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or categorical:
-        return _learn_category(name, column.cast(pa.string()), missing, categorical, share)
-    values = _numbers(table, name, column)[np.asarray(pc.is_valid(column))]
-    if values.min() == values.max() and not missing:
-        return None, "all its values are the same"
-    mean, scale = _moments(values)
-    return Feature(name, "number", mean, scale, missing=missing), share
+    if is_list(column.type):
+        width = int(pc.max(pc.list_value_length(column)).as_py())
+        numbers, valid = _vectors(table, name, width)
+    elif is_text(column.type) or categorical:
+        return _learn_category(name, table.text(name), categorical or asked_for)
+    else:
+        numbers, valid = _numbers(table, name)
+    missing = not valid.all()
+    values = numbers[valid]
+    if not missing and (values == values[0]).all():
+        return None, "all values are the same"
+    counting = np.arange(len(values)) + values[0, 0]
+    if not asked_for and len(values) >= FEW and values[0, 0] in (0, 1) and np.array_equal(values[:, 0], counting):
+        return None, "it counts the rows"
+    # By the largest value first: squares of numbers beyond 1e154 overflow.
+    size = np.maximum(np.abs(values).max(axis=0), 1e-300)
+    mean, scale = (values / size).mean(axis=0), (values / size).std(axis=0)
+    scale = np.where(scale > 1e-12 * np.abs(mean), scale * size, 1.0)  # varies by rounding alone: keeps its unit
+    kind = "vector" if is_list(column.type) else "number"
+    feature = Feature(name, kind, tuple((mean * size).tolist()), tuple(scale.tolist()), missing=missing)
+    return feature, _share(valid) if missing else None
 
 
-def _learn_vector(table: Table, name: str, column: pa.ChunkedArray, missing: bool) -> Feature:
-    width = int(pc.max(pc.list_value_length(column)).as_py())
-    values = _vectors(table, name, column, width)[np.asarray(pc.is_valid(column))]
-    mean, scale = _moments(values)
-    return Feature(name, "vector", mean, scale, missing=missing)
-
-
-def _learn_category(
-    name: str, column: pa.ChunkedArray, missing: bool, asked_for: bool, share: str | None
-) -> tuple[Feature | None, str | None]:
-    counts = pc.value_counts(column.drop_null())
+def _learn_category(name: str, text: pa.ChunkedArray, asked_for: bool) -> tuple[Feature | None, str | None]:
+    missing = text.null_count > 0
+    counts = pc.value_counts(text.drop_null())
     distinct = len(counts)
+    if distinct == 0:
+        return None, "it is empty"
     if distinct == 1 and not missing:
-        return None, "all its values are the same"
-    many = distinct > MOST_CATEGORIES and distinct > len(column) / 10
-    if (many or distinct == len(column) > 2) and not asked_for:
-        return None, f"{distinct:,} different texts look like names, not like categories"
+        return None, "all values are the same"
+    many = distinct > MOST_CATEGORIES and distinct > len(text) / 10
+    if (many or distinct == len(text) > 2) and not asked_for:
+        return None, "its many different texts look like names, not like categories"
     by_count = sorted(counts.to_pylist(), key=lambda entry: (-entry["counts"], entry["values"]))
     kept = tuple(sorted(entry["values"] for entry in by_count[:MOST_CATEGORIES]))
     rest = distinct - len(kept)
-    remark = [share] if share else []
+    remarks = [_share(np.asarray(pc.is_valid(text)))] if missing else []
     if rest:
-        remark.append(f"the {rest:,} rarest categories count as one")
-    return Feature(name, "category", categories=kept, other=rest > 0, missing=missing), "; ".join(remark) or None
+        remarks.append(f"the {rest:,} rarest categories count as one")
+    return Feature(name, "category", categories=kept, other=rest > 0, missing=missing), "; ".join(remarks) or None
 
 
-def _moments(values: NDArray[np.float64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    mean, scale = values.mean(axis=0), values.std(axis=0)
-    # A column that does not vary (up to rounding) keeps its unit.
-    scale = np.where(scale > 1e-12 * np.maximum(np.abs(mean), 1e-300), scale, 1.0)
-    return tuple(mean.tolist()), tuple(scale.tolist())
+def _share(valid: NDArray[np.bool_]) -> str:
+    return f"{int((~valid).sum()):,} of {len(valid):,} values are missing"
 
 
-def _numbers(table: Table, name: str, column: pa.ChunkedArray) -> NDArray[np.float64]:
+def _numbers(table: Table, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The column as numbers (rows, 1), and which are there; times and dates in microseconds."""
+    column = table.column(name)
     kind = column.type
-    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        column = (column.cast(pa.timestamp("us")) if not pa.types.is_time(kind) else column).cast(pa.int64())
     try:
-        values: NDArray[np.float64] = column.cast(pa.float64()).to_numpy()
+        if pa.types.is_temporal(kind):
+            of_day, length = pa.types.is_time(kind), pa.types.is_duration(kind)
+            unit = pa.time64("us") if of_day else pa.duration("us") if length else pa.timestamp("us")
+            column = column.cast(unit, safe=False).cast(pa.int64())
+        numbers: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
     except pa.ArrowInvalid:
-        row = _first_bad_number(column)
+        wrong = pc.invert(pc.match_substring_regex(column.cast(pa.string()), NUMBER))
+        row = int(np.flatnonzero(np.asarray(pc.fill_null(wrong, False)))[0])
         raise DataError(
             f"{table.where(row)}, column {name!r} must hold a number, but holds {column[row].as_py()!r}; "
-            f"correct it, leave it empty, or name the column as categorical."
+            f"correct it or leave it empty."
         ) from None
     except pa.ArrowNotImplementedError:
-        raise DataError(f"{table.origin}, column {name!r} holds {kind}, which is no feature; ignore it.") from None
-    _check_finite(table, name, values, np.asarray(pc.is_valid(column)))
-    return values[:, None]
+        raise DataError(
+            f"{table.origin}, column {name!r} holds {kind}, which is no feature; ignore or convert it."
+        ) from None
+    valid = np.asarray(pc.is_valid(column))
+    _check_finite(table, name, numbers, valid)
+    return numbers[:, None], valid
 
 
-def _vectors(table: Table, name: str, column: pa.ChunkedArray, width: int) -> NDArray[np.float64]:
-    lengths = pc.fill_null(pc.list_value_length(column), width).to_numpy()
+def _vectors(table: Table, name: str, width: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The column as (rows, width) numbers, and which rows are there."""
+    column = table.column(name)
+    try:
+        lengths = pc.fill_null(pc.list_value_length(column), width).to_numpy()
+        flat = pc.list_flatten(column.drop_null()).cast(pa.float64(), safe=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise DataError(
+            f"{table.origin}, column {name!r} must hold lists of numbers, but holds {column.type}; convert it."
+        ) from None
     wrong = np.flatnonzero(lengths != width)
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
-            f"{table.where(row)}, column {name!r} must hold {width} numbers, but holds {int(lengths[row])}."
+            f"{table.where(row)}, column {name!r} must hold {width} numbers, but holds {int(lengths[row])}; "
+            f"make all lists equally long."
         )
-    valid = np.asarray(pc.is_valid(column))
-    values = np.zeros((len(column), width))
-    flat = pc.list_flatten(column.drop_null())
     if flat.null_count:
         raise DataError(f"{table.origin}, column {name!r} has missing numbers inside its lists; fill them.")
-    values[valid] = flat.cast(pa.float64()).to_numpy().reshape(-1, width)
-    _check_finite(table, name, values, valid)
-    return values
+    valid = np.asarray(pc.is_valid(column))
+    numbers = np.zeros((len(column), width))
+    numbers[valid] = flat.to_numpy().reshape(-1, width)
+    _check_finite(table, name, numbers, valid)
+    return numbers, valid
 
 
-def _check_finite(table: Table, name: str, values: NDArray[np.float64], valid: NDArray[np.bool_]) -> None:
-    finite = np.isfinite(values) if values.ndim == 1 else np.isfinite(values).all(axis=1)
+def _check_finite(table: Table, name: str, numbers: NDArray[np.float64], valid: NDArray[np.bool_]) -> None:
+    finite = np.isfinite(numbers) if numbers.ndim == 1 else np.isfinite(numbers).all(axis=1)
     bad = np.flatnonzero(~finite & valid)
     if len(bad):
         row = int(bad[0])
         raise DataError(
-            f"{table.where(row)}, column {name!r} must be finite, but is {values[row]}; correct it "
-            f"or leave it empty."
+            f"{table.where(row)}, column {name!r} must be finite, but is {numbers[row]}; correct it or leave it "
+            f"empty."
         )
-
-
-def _first_bad_number(column: pa.ChunkedArray) -> int:
-    number = pc.match_substring_regex(column.cast(pa.string()), NUMBER)
-    return int(np.flatnonzero(~np.asarray(pc.fill_null(number, True)))[0])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,7 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.table import Table
+from pprgnn.data.own.table import Table, is_list
+from pprgnn.data.own.text_file import NUMBER
 
 SEPARATORS = ("|", ";")
 PARTS = {
@@ -41,22 +43,22 @@ class Label:
         """Class numbers (rows,), -1 for none, or zeros and ones (rows, classes); and which rows are labelled."""
         if self.kind == "columns":
             return self._encode_columns(table)
-        column = table.column(self.columns[0])
-        labelled = np.asarray(pc.is_valid(column))
-        classes = pa.array(self.classes, pa.string())
-        if self.kind == "single":
-            text = _text(column)
-            found = pc.index_in(text, value_set=classes)
-            self._refuse_unknown(table, text, found)
-            return np.asarray(pc.fill_null(found, -1)).astype(np.int64), labelled
-        lists = _lists(column, self.separator)
-        flat, owner = pc.list_flatten(lists), np.asarray(pc.list_parent_indices(lists))
-        found = pc.index_in(flat, value_set=classes)
+        names, row, labelled = _entries(table, self.columns[0], self.separator)
+        found = pc.index_in(names, value_set=pa.array(self.classes, pa.string()))
         unknown = np.flatnonzero(np.asarray(pc.is_null(found)))
         if len(unknown):
-            self._refuse(table, int(owner[unknown[0]]), flat[int(unknown[0])].as_py())
-        y = np.zeros((len(column), len(self.classes)), dtype=np.float32)
-        y[owner, np.asarray(found)] = 1.0
+            first = int(unknown[0])
+            raise DataError(
+                f"{table.where(int(row[first]))}, column {self.columns[0]!r} holds the class "
+                f"{names[first].as_py()!r}, which is none of the {len(self.classes)} known classes "
+                f"({some(self.classes)}); correct it or leave it empty."
+            )
+        if self.multi:
+            y = np.zeros((len(table), len(self.classes)), dtype=np.float32)
+            y[row, np.asarray(found)] = 1.0
+        else:
+            y = np.full(len(table), -1)
+            y[row] = np.asarray(found)
         return y, labelled
 
     def _encode_columns(self, table: Table) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -73,17 +75,6 @@ class Label:
             labelled = known
         return y, labelled
 
-    def _refuse_unknown(self, table: Table, text: pa.ChunkedArray, found: pa.ChunkedArray) -> None:
-        unknown = np.flatnonzero(np.asarray(pc.and_(pc.is_valid(text), pc.is_null(found))))
-        if len(unknown):
-            self._refuse(table, int(unknown[0]), text[int(unknown[0])].as_py())
-
-    def _refuse(self, table: Table, row: int, value: str) -> None:
-        raise DataError(
-            f"{table.where(row)}, column {self.columns[0]!r} holds the class {value!r}, which is none of the "
-            f"{len(self.classes)} known classes ({_some(self.classes)}); correct it or leave it empty."
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
@@ -98,30 +89,28 @@ class Label:
 def learn_label(table: Table, columns: tuple[str, ...], separator: str | None) -> Label:
     """What classes there are; ``separator=None`` looks whether the text is a list."""
     if len(columns) > 1:
-        for name in columns:
-            _zero_or_one(table, name)
-        return Label(columns, "columns", columns)
-    name = columns[0]
-    column = table.column(name)
-    if column.null_count == len(column):
+        label = Label(columns, "columns", columns)
+        if not label.encode(table)[1].any():
+            raise DataError(
+                f"{table.origin}, columns {some(columns)} are empty, so nothing can be learned; label some rows."
+            )
+        return label
+    name, kind = columns[0], table.column(columns[0]).type
+    separator = _separator(table, name) if separator is None else separator
+    names, row, _ = _entries(table, name, separator)
+    classes = _classes(names)
+    if not classes:
         raise DataError(f"{table.origin}, column {name!r} is empty, so nothing can be learned; label some rows.")
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        return Label(columns, "list", _classes(pc.list_flatten(_lists(column, ""))))
-    text = _text(column)
-    if separator is None:
-        separator = next((mark for mark in SEPARATORS if pc.any(pc.match_substring(text, mark)).as_py()), "")
-    if separator:
-        return Label(columns, "separated", _classes(pc.list_flatten(_lists(column, separator))), separator)
-    classes = _classes(text)
-    labelled = len(column) - column.null_count
-    if pa.types.is_floating(column.type) and not all(value.endswith(".0") for value in classes):
+    if separator or is_list(kind):
+        return Label(columns, "separated" if separator else "list", classes, separator)
+    if pa.types.is_floating(kind) and not all(re.fullmatch(r"[-+]?\d+", value) for value in classes):
         raise DataError(
             f"{table.origin}, column {name!r} holds decimal numbers, but a label names a class; "
             f"divide the numbers into ranges first."
         )
-    if len(classes) > max(20, labelled / 2):
+    if len(classes) > max(20, len(row) / 2):
         raise DataError(
-            f"{table.origin}, column {name!r} has {len(classes):,} different values in {labelled:,} labelled "
+            f"{table.origin}, column {name!r} has {len(classes):,} different values in {len(row):,} labelled "
             f"rows, which look like names and not like classes; name another column."
         )
     return Label(columns, "single", classes)
@@ -129,7 +118,7 @@ def learn_label(table: Table, columns: tuple[str, ...], separator: str | None) -
 
 def read_parts(table: Table, name: str) -> NDArray[np.int64]:
     """A split column: 0 for train, 1 for validation, 2 for test, -1 for none."""
-    text = pc.utf8_lower(pc.utf8_trim_whitespace(pc.fill_null(_text(table.column(name)), "")))
+    text = pc.utf8_lower(pc.fill_null(table.text(name), ""))
     found = pc.index_in(text, value_set=pa.array(list(PARTS), pa.string()))
     unknown = np.flatnonzero(np.asarray(pc.is_null(found)))
     if len(unknown):
@@ -143,10 +132,9 @@ def read_parts(table: Table, name: str) -> NDArray[np.int64]:
 
 
 def _zero_or_one(table: Table, name: str) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    column = table.column(name)
-    text = pc.utf8_lower(_text(column))
-    found = pc.index_in(text, value_set=pa.array(["0", "1", "false", "true", "0.0", "1.0", "no", "yes"]))
-    known = np.asarray(pc.is_valid(column))
+    text = pc.utf8_lower(table.text(name))
+    found = pc.index_in(text, value_set=pa.array(["0", "1", "false", "true", "no", "yes"]))
+    known = np.asarray(pc.is_valid(text))
     unknown = np.flatnonzero(np.asarray(pc.is_null(found)) & known)
     if len(unknown):
         row = int(unknown[0])
@@ -157,30 +145,50 @@ def _zero_or_one(table: Table, name: str) -> tuple[NDArray[np.float32], NDArray[
     return (np.asarray(pc.fill_null(found, 0)) % 2).astype(np.float32), known
 
 
-def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.string())
+def _separator(table: Table, name: str) -> str:
+    """The mark between several classes, if the column seems to hold such lists."""
+    if is_list(table.column(name).type):
+        return ""
+    text = table.text(name)
+    return next((mark for mark in SEPARATORS if pc.any(pc.match_substring(text, mark)).as_py()), "")
 
 
-def _lists(column: pa.ChunkedArray, separator: str) -> pa.ChunkedArray:
-    """Each row as a list of class names without blanks around them; empty entries are dropped."""
-    if separator:
-        text = pc.replace_substring_regex(_text(column), f"\\s*[{separator}]+\\s*", separator)
-        column = pc.split_pattern(pc.utf8_trim(text, f" {separator}"), separator)
-    lists = column.cast(pa.list_(pa.string()))
-    empty = pc.equal(pc.list_flatten(lists), "")
-    if pc.any(empty).as_py():  # "" split by the separator is one empty name
-        rows = [None if row is None else [name for name in row if name] for row in lists.to_pylist()]
-        lists = pa.chunked_array([pa.array(rows, pa.list_(pa.string()))])
-    return lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
+def _entries(table: Table, name: str, separator: str) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.bool_]]:
+    """All class names in the column, without blanks around them; the row of each; which rows are labelled.
+
+    A row that holds nothing but separators, or an empty list, is labelled and has none of the classes.
+    """
+    column = table.column(name)
+    if is_list(column.type):
+        lists = _text_lists(table, name, column)
+    elif separator:
+        lists = pc.split_pattern(table.text(name), separator).combine_chunks()
+    else:
+        text = table.text(name).combine_chunks()
+        labelled = np.asarray(pc.is_valid(text))
+        return text.drop_null(), np.flatnonzero(labelled), labelled
+    names = pc.utf8_trim_whitespace(pc.list_flatten(lists))
+    kept = pc.fill_null(pc.not_equal(names, ""), False)
+    row = np.asarray(pc.list_parent_indices(lists))[np.asarray(kept)]
+    return names.filter(kept), row, np.asarray(pc.is_valid(lists))
 
 
-def _classes(text: pa.ChunkedArray) -> tuple[str, ...]:
-    values = pc.unique(text).drop_null().to_pylist()
+def _text_lists(table: Table, name: str, column: pa.ChunkedArray) -> pa.Array:
     try:
-        return tuple(sorted(values, key=float))  # 2 before 10
-    except ValueError:
-        return tuple(sorted(values))
+        return column.cast(pa.list_(pa.string())).combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise DataError(
+            f"{table.origin}, column {name!r} must hold lists of class names, but holds {column.type}; convert it."
+        ) from None
 
 
-def _some(values: tuple[str, ...]) -> str:
+def _classes(names: pa.Array) -> tuple[str, ...]:
+    values = sorted(pc.unique(names).to_pylist())
+    if all(re.match(NUMBER, value) for value in values):
+        values.sort(key=float)  # 2 before 10
+    return tuple(values)
+
+
+def some(values: Sequence[str]) -> str:
+    """The first few of them, for messages."""
     return ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")

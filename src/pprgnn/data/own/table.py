@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.text_file import GZIP, TextFile, open_text_file
+from pprgnn.data.own.text_file import GZIP, TextFile, open_text_file, trimmed
 
 TEXT = (".csv", ".tsv", ".tab", ".txt", ".edges", ".edgelist")
 PARQUET = (".parquet", ".pq")
@@ -26,9 +27,9 @@ class Table:
     file: TextFile | None = None  # None: not from text, so rows have no lines
 
     def __post_init__(self) -> None:
-        for name in self.names:
-            if self.names.count(name) > 1:
-                raise DataError(f"{self.origin} has two columns named {name!r}; rename one of them.")
+        for name, count in Counter(self.columns.column_names).items():
+            if count > 1:
+                raise DataError(f"{self.origin} has {count} columns named {name!r}; rename all but one of them.")
 
     @property
     def names(self) -> list[str]:
@@ -46,7 +47,7 @@ class Table:
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column by name; an unknown name is an error that lists the known ones."""
-        if name not in self.names:
+        if self.columns.schema.get_field_index(name) < 0:
             raise DataError(f"{self.origin} has no column {name!r}; its columns are {', '.join(self.names)}.")
         column = self.columns.column(name)
         return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
@@ -56,20 +57,20 @@ class Table:
         columns = [self.column(name) for name in names]
         if self.file is None:
             return [self._as_text(name, column) for name, column in zip(names, columns, strict=True)]
-        if all(_is_text(column.type) and (na_is_missing or not column.null_count) for column in columns):
+        if all(is_text(column.type) and (na_is_missing or not column.null_count) for column in columns):
             return columns
         return list(self.file.read(as_text=names, na_is_missing=na_is_missing).select(list(names)).columns)
 
     def text(self, name: str) -> pa.ChunkedArray:
-        """One of :meth:`texts`."""
-        return self.texts([name])[0]
+        """A column of names: blank ones are missing, and 1.0 is 1 (pandas makes floats when one is missing)."""
+        return trimmed(pc.replace_substring_regex(self.texts([name])[0], r"^([-+]?\d+)\.0+$", r"\1"))
 
     def _as_text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         kind = column.type
         try:
             if isinstance(kind, pa.BaseExtensionType):  # a UUID
                 return pa.chunked_array([[None if each is None else str(each) for each in column.to_pylist()]])
-            if pa.types.is_floating(kind):  # pandas makes floats of whole numbers when one is missing
+            if pa.types.is_floating(kind):
                 column = pc.if_else(pc.is_nan(column), None, column)
             return column.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -95,7 +96,7 @@ def read_table(path: Path | str, *, header: bool | None = None) -> Table:
             f"convert it, or rename it if it is one."
         )
     if start.startswith(GZIP) and path.suffix != ".gz":
-        raise DataError(f"{path} is compressed by gzip; rename it to {path.stem}.gz, or unpack it.")
+        raise DataError(f"{path} is compressed by gzip, so its name must end in .gz; rename or unpack it.")
     if b"\0" in start and path.suffix != ".gz":
         raise DataError(f"{path} is not UTF-8 text (it has zero bytes); save the table as CSV in UTF-8.")
     text_file = open_text_file(path, "\t" if kind in (".tsv", ".tab") else None, header)
@@ -110,5 +111,11 @@ def _read_parquet(path: Path) -> pa.Table:
         raise DataError(f"{path} is not a whole Parquet file ({reason}); write or copy it again.") from error
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind))
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text, in any of Arrow's forms."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists, in any of Arrow's forms."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

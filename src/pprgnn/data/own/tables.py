@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.own.edges import edges_of
 from pprgnn.data.own.features import Feature, learn_feature
-from pprgnn.data.own.labels import Label, learn_label, read_parts
+from pprgnn.data.own.labels import Label, learn_label, read_parts, some
 from pprgnn.data.own.table import Table, read_table
 
 Source: TypeAlias = "Path | str | pa.Table | Table"
@@ -32,6 +33,9 @@ ID_NAMES = ("id", "nodeid", "node", "name", "key", "uid")
 LABEL_NAMES = ("label", "class", "target", "y", "labels", "category")
 SPLIT_NAMES = ("split", "part", "subset", "set", "fold")
 
+LISTS = ("label", "features", "ignore", "categorical")  # fields of `Columns` below
+LEARNED = (*LISTS, "label_separator")  # what a schema has settled
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -39,10 +43,10 @@ class Columns:
 
     source: str | None = None
     destination: str | None = None
-    weight: str | None = None
+    weight: str | None = None  # "": there is none
     id: str | None = None
     label: tuple[str, ...] | None = None  # (): there is none
-    split: str | None = None
+    split: str | None = None  # "": there is none
     features: tuple[str, ...] | None = None  # None: every other column
     ignore: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
@@ -97,16 +101,20 @@ def from_tables(
     Every guess and every remark is in ``dataset.facts.guessed``.
     """
     known = None if schema is None else schema if isinstance(schema, Schema) else Schema.from_dict(schema)
-    columns = replace(columns or (known.columns if known else Columns()), **_tuples(named))
-    edge_table = _table(edges, "the edge table", header)
-    node_table = None if nodes is None else _table(nodes, "the node table", header)
+    given = _tuples(named)
+    if known is not None and (columns is not None or any(key in LEARNED for key in given)):
+        raise DataError(f"A schema already says what the columns are; leave out {', '.join(given) or 'columns'}.")
+    columns = replace(columns or (known.columns if known else Columns()), **given)
     notes: list[str] = []
-    edge_table = _without_false_header(edge_table, node_table, header, notes)
+    edge_table = _table(edges, "the edge table", header, columns.source, notes)
+    node_table = None if nodes is None else _table(nodes, "the node table", header, columns.id, notes)
+    edge_table = _without_false_header(edge_table, node_table, header, columns, notes)
     if known is None:
         columns = _guess_edge_columns(edge_table, columns, notes)
-        if node_table is not None:
-            columns = _guess_node_columns(node_table, columns, notes)
-    facts_name = name or (edge_table.path.name.split(".")[0] if edge_table.path else "graph")
+        columns = columns if node_table is None else _guess_node_columns(node_table, columns, notes)
+    elif (node_table is None) != (columns.id is None):
+        had, came = ("a", "none") if node_table is None else ("no", "one")
+        raise DataError(f"The earlier graph had {had} node table, but {came} came; pass the same tables as then.")
 
     edge_index, weight, ids = edges_of(edge_table, node_table, columns, notes)
     data = Data(edge_index=edge_index, num_nodes=len(ids))
@@ -114,13 +122,11 @@ def from_tables(
         data.edge_weight = weight
     if known is None:
         known = _learn(node_table, columns, notes)
-    elif node_table is None and (known.features or known.label):
-        raise DataError("The earlier graph had a node table, but none came; pass one with the same columns.")
     if node_table is not None:
         _encode_nodes(data, node_table, replace(known, columns=columns))
     label = known.label
     facts = Facts(
-        name=facts_name,
+        name=name or (Path(edges).name.split(".")[0] if isinstance(edges, str | Path) else "") or "graph",
         task="node",
         multi_label=label is not None and label.multi,
         metric="micro-F1" if label is not None and label.multi else "accuracy",
@@ -142,82 +148,102 @@ def _tuples(named: Mapping[str, Any]) -> dict[str, Any]:
         if key not in Columns.__dataclass_fields__:
             options = ", ".join(Columns.__dataclass_fields__)
             raise DataError(f"There is no option {key!r}; the options are {options}.")
-    several = ("label", "features", "ignore", "categorical")
-    return {k: (v,) if k in several and isinstance(v, str) else tuple(v) if k in several and v is not None else v
-            for k, v in named.items()}  # fmt: skip
+    several = {key: (value,) if isinstance(value, str) else value for key, value in named.items() if key in LISTS}
+    return dict(named) | {key: None if value is None else tuple(value) for key, value in several.items()}
 
 
-def _table(source: Source, what: str, header: bool | None) -> Table:
+def _table(source: Source, what: str, header: bool | None, expected: str | None, notes: list[str]) -> Table:
     if isinstance(source, Table):
         return source
-    return Table(source, what) if isinstance(source, pa.Table) else read_table(source, header=header)
+    if isinstance(source, pa.Table):
+        return Table(source, what)
+    table = read_table(source, header=header)
+    if header is None and expected is not None and expected.startswith("column ") and expected not in table.names:
+        table = read_table(source, header=False)  # there was no header in the earlier table, so there is none here
+    if header is None and table.file is not None and not table.file.header:
+        notes.append(f"{table.origin} has no header line")
+    return table
 
 
 # --------------------------------------------------------------------------------------------------- guessing
-def _without_false_header(table: Table, nodes: Table | None, header: bool | None, notes: list[str]) -> Table:
+def _without_false_header(
+    table: Table, nodes: Table | None, header: bool | None, columns: Columns, notes: list[str]
+) -> Table:
     """A first line of two node ids is an edge, not a header: losing it would go unnoticed."""
-    if header is not None or table.path is None or not table.header or len(table) == 0 or len(table.names) < 2:
+    if header is not None or table.file is None or not table.file.header or len(table.names) < 2:
         return table
     first, second = table.names[:2]
+    known = columns.source in table.names or (_named(table, SOURCE_NAMES) and _named(table, DESTINATION_NAMES))
     values = [table.columns.column(0), table.columns.column(1)]
     if nodes is not None:
         values.append(nodes.columns.column(0))
-    if all(any(_occurs(name, column) for column in values) for name in (first, second)):
+    if not known and all(any(_occurs(name, column) for column in values) for name in (first, second)):
         notes.append(f"{table.origin} has no header line: its first line, {first} and {second}, names nodes")
-        return read_table(table.path, header=False)
+        return read_table(table.file.path, header=False)
     return table
 
 
 def _occurs(name: str, column: pa.ChunkedArray) -> bool:
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return False
-    return bool(pc.any(pc.equal(column, name)).as_py())
+    return bool(pa.types.is_string(column.type) and pc.any(pc.equal(column, name)).as_py())
 
 
 def _guess_edge_columns(table: Table, columns: Columns, notes: list[str]) -> Columns:
     if len(table.names) < 2:
-        raise DataError(f"{table.origin} must have two columns of node ids, but has {len(table.names)}.")
-    source = columns.source or _named(table, SOURCE_NAMES)
-    destination = columns.destination or _named(table, DESTINATION_NAMES)
+        raise DataError(
+            f"{table.origin} must have two columns of node ids, but has {len(table.names)} "
+            f"({', '.join(table.names)}); separate them by commas or tabs."
+        )
+    source = columns.source or _named(table, SOURCE_NAMES, columns.destination)
+    destination = columns.destination or _named(table, DESTINATION_NAMES, source)
     free = [name for name in table.names if name not in (source, destination)]
     source = source or free.pop(0)
     destination = destination or free.pop(0)
+    if source == destination:
+        raise DataError(
+            f"An edge must have two ends, but both are in column {source!r} of {table.origin}; name two."
+        )
     if columns.source is None or columns.destination is None:
         notes.append(f"edges run from column {source!r} to column {destination!r}")
     weight = columns.weight
     if weight is None:
-        weight = _named(table, WEIGHT_NAMES)
+        weight = _named(table, WEIGHT_NAMES, source, destination)
         if weight is not None:
             notes.append(f"edge weights are in column {weight!r}")
     unused = [name for name in table.names if name not in (source, destination, weight)]
     if unused:
         notes.append(f"columns of {table.origin} that are not used: {', '.join(unused)}")
-    return replace(columns, source=source, destination=destination, weight=weight)
+    return replace(columns, source=source, destination=destination, weight=weight or None)
 
 
 def _guess_node_columns(table: Table, columns: Columns, notes: list[str]) -> Columns:
     node_id = columns.id
     if node_id is None:
-        node_id = _named(table, ID_NAMES) or table.names[0]
+        node_id = _named(table, ID_NAMES, *(columns.label or ()), columns.split) or table.names[0]
         notes.append(f"node ids are in column {node_id!r}")
+    elsewhere = (node_id, *columns.ignore, *(columns.features or ()))
     label = columns.label
     if label is None:
-        found = _named(table, LABEL_NAMES, besides=node_id)
+        found = _named(table, LABEL_NAMES, *elsewhere, columns.split)
         label = (found,) if found else ()
         notes.append(f"the label is in column {found!r}" if found else "there is no label column")
     split = columns.split
     if split is None:
-        split = _named(table, SPLIT_NAMES, besides=node_id)
+        split = _named(table, SPLIT_NAMES, *elsewhere, *label)
         if split is not None and not _looks_like_split(table, split):
             split = None
         if split is not None:
             notes.append(f"the split is in column {split!r}")
-    return replace(columns, id=node_id, label=label, split=split)
+    return replace(columns, id=node_id, label=label, split=split or None)
 
 
-def _named(table: Table, known: Sequence[str], besides: str | None = None) -> str | None:
-    plain = {name.lower().translate({ord(c): None for c in " -_"}): name for name in reversed(table.names)}
-    return next((plain[name] for name in known if name in plain and plain[name] != besides), None)
+def _named(table: Table, known: Sequence[str], *besides: str | None) -> str | None:
+    """The column with the best of these names."""
+    plain = {
+        name.lower().translate({ord(mark): None for mark in " -_"}): name
+        for name in reversed(table.names)
+        if name not in besides
+    }
+    return next((plain[name] for name in known if name in plain), None)
 
 
 def _looks_like_split(table: Table, name: str) -> bool:
@@ -235,13 +261,22 @@ def _learn(table: Table | None, columns: Columns, notes: list[str]) -> Schema:
     wanted = columns.features
     if wanted is None:
         wanted = tuple(name for name in table.names if name not in taken)
-    features = []
+    for name in (*wanted, *columns.ignore, *columns.categorical):
+        table.column(name)  # refuses unknown names
+        if name in wanted and name in taken:
+            raise DataError(f"{table.origin}, column {name!r} must be a feature or something else, not both.")
+    features, remarks = [], defaultdict[str, list[str]](list)
     for name in wanted:
-        feature, remark = learn_feature(table, name, name in columns.categorical)
+        feature, remark = learn_feature(
+            table, name, categorical=name in columns.categorical, asked_for=columns.features is not None
+        )
         if feature is not None:
             features.append(feature)
         if remark is not None:
-            notes.append(f"column {name!r}{'' if feature else ' is not used'}: {remark}")
+            remarks[f"{'' if feature else 'not used: '}{remark}"].append(name)
+    for remark, names in remarks.items():
+        several = f"{len(names):,} columns ({some(names)})"
+        notes.append(f"{several if len(names) > 1 else f'column {names[0]!r}'}: {remark}")
     label = learn_label(table, columns.label, columns.label_separator) if columns.label else None
     if label is not None and label.kind == "separated" and columns.label_separator is None:
         notes.append(f"column {label.columns[0]!r} holds several classes, separated by {label.separator!r}")
@@ -256,7 +291,7 @@ def _encode_nodes(data: Data, table: Table, schema: Schema) -> None:
             x[:, start : start + width] = feature.encode(table)
         data.x = torch.from_numpy(x)
     if schema.label is not None:
-        if set(schema.label.columns) <= set(table.names):
+        if not set(schema.label.columns).isdisjoint(table.names):
             y, labelled = schema.label.encode(table)
         else:  # new rows without a label column: all are to be predicted
             shape = (len(table), len(schema.label.classes)) if schema.label.multi else (len(table),)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,16 +54,10 @@ class TextFile:
         except DataError:
             self._explain()
             raise
-        for position, name in enumerate(table.column_names):
-            column = table.column(position)
-            if pa.types.is_binary(column.type):  # Arrow's guess for text that is not UTF-8
-                self._explain()
-            if pa.types.is_string(column.type):
-                column = pc.utf8_trim_whitespace(column)
-                blank = pc.equal(column, "")
-                column = pc.if_else(blank, None, column) if pc.any(blank).as_py() else column
-                table = table.set_column(position, name, column)
-        return table
+        if any(pa.types.is_binary(kind) for kind in table.schema.types):  # Arrow's guess for other encodings
+            self._explain()
+        columns = [trimmed(column) if pa.types.is_string(column.type) else column for column in table.columns]
+        return pa.table(columns, table.column_names)
 
     def line_of(self, row: int) -> int:
         """The line on which a row starts, counted from 1; reads the file, so it is for messages."""
@@ -71,16 +67,17 @@ class TextFile:
         return self.skipped + 1 + row
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Each row with its line: not simply numbered, since blank lines are no rows and values may hold line ends."""
+        """Each row with its line: blank lines are no rows, and a value may hold line ends."""
         with _opened(self.path, errors="replace") as file:
             for _ in range(self.skipped):
                 next(file)
             rows = csv.reader(file, delimiter=self.delimiter)
             line = self.skipped + 1
-            for fields in rows:
-                if fields:
-                    yield line, fields
-                line = self.skipped + rows.line_num + 1
+            with contextlib.suppress(csv.Error):  # a value of more than 131072 letters: no way to count on
+                for fields in rows:
+                    if fields:
+                        yield line, fields
+                    line = self.skipped + rows.line_num + 1
 
     def _explain(self) -> None:
         """Why Arrow cannot read the file, with the line."""
@@ -98,26 +95,29 @@ def open_text_file(path: Path, delimiter: str | None, header: bool | None) -> Te
     quotes = _count_quotes(path)
     before, lines = _first_lines(path)
     delimiter = delimiter or _guess_delimiter(lines)
-    first, *rest = [next(csv.reader([line], delimiter=delimiter)) for line in lines]
+    first, *rest = [_fields(line, delimiter) for line in lines]
     if delimiter == " " and "" in first:
         raise DataError(
-            f"{path}, line {len(before) + 1} has several blanks in a row; put one blank, tab or comma between columns."
+            f"{path}, line {len(before) + 1} has blanks beside blanks or at an end; put one blank, tab or comma "
+            f"between columns."
         )
     likely = _looks_like_header(first, rest[0] if rest else [])
-    above = [] if not before else next(csv.reader([before[-1].lstrip("#").strip()], delimiter=delimiter), [])
-    commented = len(above) == len(first) > 1 and before[-1].startswith("#") and header is not False
-    if commented and (likely is False or (likely is None and before[-1][1:2].strip())):
-        names, header, lines = above, True, ["", *lines]
-        skipped = len(before)
-    else:
-        header = likely is not False if header is None else header
-        names = first if header else [""] * len(first)
-        skipped = len(before) + header
+    commented = _commented_header(before, first, delimiter, likely) if header is not False else []
+    if header is None:
+        header = bool(commented) or likely is not False
+    inside = header and not commented  # the header is a line of its own
+    names = commented or (first if header else [""] * len(first))
     names = [name.strip() or f"column {position}" for position, name in enumerate(names, start=1)]
-    file = TextFile(path, delimiter, header, tuple(names), skipped, quotes > 0, len(lines) == header)
     if quotes % 2:
         _refuse_open_quote(path, delimiter)
-    return file
+    return TextFile(path, delimiter, header, tuple(names), len(before) + inside, quotes > 0, len(lines) == inside)
+
+
+def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text without blanks around it; what is blank is missing."""
+    column = pc.utf8_trim_whitespace(column)
+    blank = pc.equal(column, "")
+    return pc.if_else(blank, None, column) if pc.any(blank).as_py() else column
 
 
 def refuse_other_encodings(path: Path) -> None:
@@ -125,13 +125,19 @@ def refuse_other_encodings(path: Path) -> None:
     opened: Any = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rb") as file:
         for number, line in enumerate(file, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
+            if not _is_utf8(line):
                 raise DataError(
                     f"{path}, line {number} is not UTF-8 text; convert the file, for example with "
                     f"`iconv -f latin1 -t utf8`."
-                ) from None
+                )
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _opened(path: Path, errors: str = "strict") -> IO[str]:
@@ -145,7 +151,7 @@ def _count_quotes(path: Path) -> int:
     try:
         with opened(path, "rb") as file:
             return sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b""))
-    except (EOFError, OSError, gzip.zlib.error) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path} cannot be read ({error}); copy or fetch it again.") from error
 
 
@@ -172,9 +178,28 @@ def _first_lines(path: Path) -> tuple[list[str], list[str]]:
 
 def _guess_delimiter(lines: Sequence[str]) -> str:
     """The first that divides both lines into equally many columns, or else the header."""
-    widths = {mark: [len(next(csv.reader([line], delimiter=mark))) for line in lines] for mark in DELIMITERS}
+    widths = {mark: [len(_fields(line, mark)) for line in lines] for mark in DELIMITERS}
     even = (mark for mark, found in widths.items() if found[0] == found[-1] > 1)
     return next(even, None) or next((mark for mark, found in widths.items() if found[0] > 1), ",")
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # a value of more than 131072 letters
+        return line.split(delimiter)
+
+
+def _commented_header(
+    before: Sequence[str], first: Sequence[str], delimiter: str, first_is_header: bool | None
+) -> list[str]:
+    """Column names behind a # as in ``#node1,node2``, directly above the first row; empty: there are none."""
+    if not before or not before[-1].startswith("#") or first_is_header:
+        return []
+    if first_is_header is None and not before[-1][1:2].strip():  # above nothing but text, "# words" is a remark
+        return []
+    names = _fields(before[-1].lstrip("#").strip(), delimiter)
+    return names if len(names) == len(first) > 1 else []
 
 
 def _looks_like_header(first: Sequence[str], second: Sequence[str]) -> bool | None:

@@ -1,0 +1,72 @@
+"""CSR matrices from entries in any order: sorting, permuting, transposing. None of it follows gradients.
+
+What moves entries also says where each came from (``source``), so that ``value[source]`` moves the values along
+and carries their gradients.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.kernel import call, graph_library
+
+
+def sort_entries(row: Tensor, col: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """``crow`` and ``col``, sorted by (row, col), and ``source``. Equal entries keep their order."""
+    library = graph_library(row, num_nodes, row.numel())
+    if library is None:
+        source = torch.argsort(row.long() * num_nodes + col, stable=True)
+        index = torch.int32 if max(num_nodes, row.numel()) < 2**31 - 1 else torch.int64
+        crow = torch.zeros(num_nodes + 1, dtype=torch.int64, device=row.device)
+        torch.cumsum(torch.bincount(row, minlength=num_nodes), 0, out=crow[1:])
+        return crow.to(index), col[source].to(index), source
+    row, col = row.contiguous(), col.contiguous()
+    crow, sorted_col, source = _room(num_nodes, row.numel())
+    sort = library.pprgnn_sort_i64 if row.dtype == torch.int64 else library.pprgnn_sort_i32
+    call(sort, num_nodes, row.numel(), row, col, crow, sorted_col, source)
+    return crow, sorted_col, source
+
+
+def permute(crow: Tensor, col: Tensor, order: Tensor, rank: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``crow``, ``col`` and ``source`` of the matrix with node ``order[p]`` at position p."""
+    num_nodes = order.numel()
+    library = graph_library(col, num_nodes, col.numel())
+    if library is None:
+        return sort_entries(rank[rows(crow)], rank[col], num_nodes)
+    moved = _room(num_nodes, col.numel())
+    call(library.pprgnn_permute, num_nodes, crow, col, order, rank, *moved)
+    return moved
+
+
+def _room(num_nodes: int, num_entries: int) -> tuple[Tensor, Tensor, Tensor]:
+    crow = torch.empty(num_nodes + 1, dtype=torch.int32)
+    return crow, torch.empty(num_entries, dtype=torch.int32), torch.empty(num_entries, dtype=torch.int32)
+
+
+def rows(crow: Tensor) -> Tensor:
+    """The row of every entry."""
+    nodes = torch.arange(crow.numel() - 1, dtype=crow.dtype, device=crow.device)
+    return nodes.repeat_interleave(crow.diff())
+
+
+def transpose(matrix: Tensor) -> Tensor:
+    """The transpose in CSR: the matrix itself when it is symmetric."""
+    crow, col, value = matrix.crow_indices(), matrix.col_indices(), matrix.values()
+    crow_t, col_t, source = sort_entries(col, rows(crow), matrix.size(0))
+    value_t = value[source]
+    if torch.equal(crow_t, crow) and torch.equal(col_t, col) and torch.equal(value_t, value):
+        return matrix
+    return csr_tensor(crow_t, col_t, value_t)
+
+
+def csr_tensor(crow: Tensor, col: Tensor, value: Tensor) -> Tensor:
+    """A square torch CSR tensor that shares these tensors, which must be sorted, distinct and in range."""
+    num_nodes = crow.numel() - 1
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(
+            crow, col, value.detach(), size=(num_nodes, num_nodes), check_invariants=False
+        )

@@ -1,0 +1,333 @@
+// From a list of edges to a matrix in a cache-friendly node order: sorting entries, finding the order, applying it.
+// entries.py and order.py do the same with torch and SciPy, to the last bit, and say what the steps are for.
+//
+// Plain C interface, no Python and no torch headers: kernel.py loads it with ctypes.
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace {
+
+template <class T>
+using Array = std::unique_ptr<T[]>;
+
+template <class T>
+Array<T> unset(int64_t count) {  // all of it is written before it is read: no need to fill it with zeros first
+    return Array<T>(new T[count]);
+}
+
+// Waking threads for less work than this costs more than it saves.
+int team(int threads, int64_t work) { return int(std::max<int64_t>(1, std::min<int64_t>(threads, work / 20000))); }
+
+// ---------------------------------------------------------------------------------------------------- sorting
+// A row's entries as (column, where it came from), in 64 bits; all differ, so that any sort is a stable one.
+uint64_t pack(int64_t col, int64_t source) { return uint64_t(col) << 32 | uint32_t(source); }
+
+void finish_row(uint64_t* begin, uint64_t* end, int32_t* col, int32_t* source) {
+    if (!std::is_sorted(begin, end)) std::sort(begin, end);
+    for (; begin < end; ++begin) *col++ = int32_t(*begin >> 32), *source++ = int32_t(uint32_t(*begin));
+}
+
+struct Entry {
+    int32_t row, col, source;
+};
+
+// Entries by row >> shift, which has few values: every thread writes to few places at a time. Stable.
+template <class Index>
+Array<Entry> by_bucket(int64_t count, const Index* row, const Index* col, int shift, std::vector<int64_t>& start,
+                       int threads) {
+    const int64_t parts = team(threads, count), buckets = int64_t(start.size()) - 1;
+    const auto cut = [=](int64_t part) { return count * part / parts; };
+    std::vector<int64_t> next(parts * buckets);
+    auto entries = unset<Entry>(count);
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int64_t part = 0; part < parts; ++part)
+        for (int64_t i = cut(part); i < cut(part + 1); ++i) ++next[part * buckets + (row[i] >> shift)];
+    int64_t place = 0;
+    for (int64_t k = 0; k < buckets; ++k) {
+        start[k] = place;
+        for (int64_t part = 0; part < parts; ++part) place += std::exchange(next[part * buckets + k], place);
+    }
+    start[buckets] = place;
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int64_t part = 0; part < parts; ++part)
+        for (int64_t i = cut(part); i < cut(part + 1); ++i)
+            entries[next[part * buckets + (row[i] >> shift)]++] = {int32_t(row[i]), int32_t(col[i]), int32_t(i)};
+    return entries;
+}
+
+// Sorts entries by (row, col), equal ones in the order in which they came: crow and col of a CSR matrix that may hold
+// an entry twice; source[e] says where entry e came from.
+template <class Index>
+void sort_entries(int64_t n, int64_t count, const Index* row, const Index* col, int32_t* crow, int32_t* sorted_col,
+                  int32_t* source, int threads) {
+    int shift = 0;
+    while (n >> shift > 512) ++shift;
+    std::vector<int64_t> start(((n - 1) >> shift) + 2);
+    const auto entries = by_bucket(count, row, col, shift, start, threads);
+    const auto keys = unset<uint64_t>(count);
+    const auto next = unset<int32_t>(n);  // where a row's next entry goes
+#pragma omp parallel for num_threads(team(threads, count + n)) schedule(dynamic, 1)
+    for (int64_t k = 0; k < int64_t(start.size()) - 1; ++k) {
+        const int64_t first = k << shift, last = std::min(n, (k + 1) << shift);
+        std::fill(&next[first], &next[0] + last, 0);
+        for (int64_t i = start[k]; i < start[k + 1]; ++i) ++next[entries[i].row];
+        int32_t place = int32_t(start[k]);
+        for (int64_t r = first; r < last; ++r) {
+            crow[r] = place;
+            place += std::exchange(next[r], place);
+        }
+        for (int64_t i = start[k]; i < start[k + 1]; ++i)
+            keys[next[entries[i].row]++] = pack(entries[i].col, entries[i].source);
+        for (int64_t r = first; r < last; ++r)
+            finish_row(&keys[0] + crow[r], &keys[0] + next[r], sorted_col + crow[r], source + crow[r]);
+    }
+    crow[n] = int32_t(count);
+}
+
+// The CSR matrix with node order[p] moved to position p; rank is the inverse of order.
+void permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* order, const int64_t* rank,
+             int32_t* new_crow, int32_t* new_col, int32_t* source, int threads) {
+    const auto keys = unset<uint64_t>(crow[n]);
+    new_crow[0] = 0;
+    for (int64_t p = 0; p < n; ++p) new_crow[p + 1] = new_crow[p] + crow[order[p] + 1] - crow[order[p]];
+    constexpr int64_t kBlock = 256;  // rows: gathering and sorting take turns, both run better undisturbed
+#pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(dynamic, 4)
+    for (int64_t block = 0; block < n; block += kBlock) {
+        const int64_t stop = std::min(n, block + kBlock);
+        uint64_t* key = &keys[0] + new_crow[block];
+        for (int64_t p = block; p < stop; ++p)
+            for (int32_t e = crow[order[p]]; e < crow[order[p] + 1]; ++e) *key++ = pack(rank[col[e]], e);
+        for (int64_t p = block; p < stop; ++p)
+            finish_row(&keys[0] + new_crow[p], &keys[0] + new_crow[p + 1], new_col + new_crow[p], source + new_crow[p]);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------- node order
+// An undirected graph. Node u has neighbours col[begin[u]] ... col[end[u] - 1], in no particular order. Offsets are
+// unsigned because both directions of 2^31 entries are counted.
+struct Graph {
+    int64_t n;
+    Array<uint32_t> begin, end, weight;
+    Array<int32_t> col;
+};
+
+uint32_t scramble(uint32_t x) {  // the last steps of MurmurHash3: a bijection
+    x = (x ^ x >> 16) * 0x85ebca6bu;
+    x = (x ^ x >> 13) * 0xc2b2ae35u;
+    return x ^ x >> 16;
+}
+
+void choose(const Graph& g, const uint32_t* volume, int32_t* best, int threads) {
+    const auto pull = unset<float>(g.n);
+    for (int64_t v = 0; v < g.n; ++v) pull[v] = 1 / std::sqrt(std::sqrt(float(volume[v])));
+#pragma omp parallel for num_threads(team(threads, g.end[g.n - 1] + g.n)) schedule(dynamic, 1024)
+    for (int64_t u = 0; u < g.n; ++u) {
+        uint64_t strongest = 0;
+        int32_t choice = int32_t(u);
+        for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) {
+            const int32_t v = g.col[e];
+            const float strength = float(g.weight[e]) * pull[v];
+            uint32_t bits;  // positive floats compare as their bits do
+            std::memcpy(&bits, &strength, sizeof bits);
+            const uint64_t key = uint64_t(bits) << 32 | scramble(uint32_t(u ^ v));
+            choice = key > strongest ? v : choice;
+            strongest = std::max(strongest, key);
+        }
+        best[u] = choice;
+    }
+}
+
+// Writes a group for every node; returns the number of groups.
+int64_t merge(const Graph& g, const uint32_t* volume, uint32_t level, int32_t* group, int threads) {
+    const auto best = unset<int32_t>(g.n);
+    choose(g, volume, best.get(), threads);
+    const auto leads = unset<bool>(g.n), stays = unset<bool>(g.n), joins = unset<bool>(g.n);
+    int32_t groups = 0;
+#pragma omp parallel num_threads(team(threads, g.n))
+    {
+#pragma omp for schedule(static)
+        for (int64_t u = 0; u < g.n; ++u) {
+            const int32_t v = best[u];
+            leads[u] = best[v] == u && (volume[u] > volume[v] || (volume[u] == volume[v] && u <= v));
+        }
+#pragma omp for schedule(static)
+        for (int64_t u = 0; u < g.n; ++u) {
+            const bool coin = scramble(uint32_t(u) + level * 0x9e3779b9u) & 1;
+            stays[u] = leads[u] || (coin && best[best[u]] != u && !leads[best[u]]);
+        }
+#pragma omp for schedule(static)
+        for (int64_t u = 0; u < g.n; ++u) joins[u] = !stays[u] && stays[best[u]];
+#pragma omp single
+        for (int64_t u = 0; u < g.n; ++u) group[u] = groups, groups += !joins[u];
+#pragma omp for schedule(static)
+        for (int64_t u = 0; u < g.n; ++u)
+            if (joins[u]) group[u] = group[best[u]];
+    }
+    return groups;
+}
+
+// The nodes group by group, in ascending order: group k has nodes node[start[k]] ... node[start[k + 1] - 1].
+struct Members {
+    Array<int32_t> start, node;
+
+    Members(int64_t n, const int32_t* group, int64_t groups)
+        : start(new int32_t[groups + 2]()), node(unset<int32_t>(n)) {
+        for (int64_t u = 0; u < n; ++u) ++start[group[u] + 2];
+        std::partial_sum(&start[0], &start[0] + groups + 2, &start[0]);
+        for (int64_t u = 0; u < n; ++u) node[start[group[u] + 1]++] = int32_t(u);
+    }
+};
+
+// The graph of the groups: weights between two groups are added up, weights inside a group are dropped. Spoils g.
+// `spare` is a larger graph that is no longer needed, or an empty one: its memory is used again.
+Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& members, Graph spare, int threads) {
+    Graph to{groups, unset<uint32_t>(groups), unset<uint32_t>(groups), std::move(spare.weight), std::move(spare.col)};
+    uint32_t room = 0;
+    for (int64_t k = 0; k < groups; ++k) {
+        to.begin[k] = room;
+        for (int32_t m = members.start[k]; m < members.start[k + 1]; ++m)
+            room += g.end[members.node[m]] - g.begin[members.node[m]];
+    }
+    if (!to.col) to.col = unset<int32_t>(room), to.weight = unset<uint32_t>(room);
+    threads = team(threads, room + g.n);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t u = 0; u < g.n; ++u)
+        for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) g.col[e] = group[g.col[e]];
+    std::vector<uint32_t> seen_at(threads * groups, ~0u);  // where a group stands in the list that a thread writes
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1024)
+    for (int64_t k = 0; k < groups; ++k) {
+        uint32_t* seen = &seen_at[omp_get_thread_num() * groups];
+        const uint32_t begin = to.begin[k];
+        uint32_t end = begin;
+        for (int32_t m = members.start[k]; m < members.start[k + 1]; ++m) {
+            const int32_t u = members.node[m];
+            for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) {
+                uint32_t& at = seen[g.col[e]];
+                if (at >= begin && at < end) {  // else it was written for another group, or never
+                    to.weight[at] += g.weight[e];
+                } else {
+                    to.col[end] = g.col[e], to.weight[end] = g.weight[e];
+                    at = end++;
+                }
+            }
+        }
+        const uint32_t own = seen[k];  // edges inside the group: the last one takes their place
+        if (own >= begin && own < end) to.col[own] = to.col[--end], to.weight[own] = to.weight[end];
+        to.end[k] = end;
+    }
+    return to;
+}
+
+// Whether entry (i, j) comes with entry (j, i), by a sum in which the two cancel out. Other sets of entries give zero
+// once in 2^64 graphs; the order would then be a worse one.
+bool looks_symmetric(int64_t n, const int32_t* crow, const int32_t* col, int threads) {
+    uint64_t sum = 0;
+#pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(static) reduction(+ : sum)
+    for (int64_t i = 0; i < n; ++i)
+        for (int32_t e = crow[i]; e < crow[i + 1]; ++e) {
+            const uint64_t low = std::min<uint64_t>(i, col[e]), high = std::max<uint64_t>(i, col[e]);
+            uint64_t pair = (high << 32 | low) * 0x9e3779b97f4a7c15u;
+            pair = (pair ^ pair >> 32) * 0xd6e8feb86659fd93u;
+            pair ^= pair >> 32;
+            sum += low == high ? 0 : uint64_t(i) == low ? pair : -pair;
+        }
+    return sum == 0;
+}
+
+// A + A' with its weights 1 and 2, without self-loops.
+Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads) {
+    const int64_t count = crow[n];
+    const bool symmetric = looks_symmetric(n, crow, col, threads);
+    const int64_t room = symmetric ? count : 2 * count;
+    Graph g{n, unset<uint32_t>(n), unset<uint32_t>(n), unset<uint32_t>(room), unset<int32_t>(room)};
+    if (symmetric) {
+#pragma omp parallel for num_threads(team(threads, room + n))
+        for (int64_t u = 0; u < n; ++u) {
+            g.begin[u] = g.end[u] = uint32_t(crow[u]);
+            for (int32_t e = crow[u]; e < crow[u + 1]; ++e)
+                if (col[e] != u) g.weight[g.end[u]] = 2, g.col[g.end[u]++] = col[e];
+        }
+        return g;
+    }
+    std::vector<uint32_t> into(n);
+    for (int64_t e = 0; e < count; ++e) ++into[col[e]];
+    uint32_t place = 0;
+    for (int64_t u = 0; u < n; ++u) {
+        g.begin[u] = g.end[u] = place;
+        place += into[u] + uint32_t(crow[u + 1] - crow[u]);
+    }
+    for (int64_t u = 0; u < n; ++u)
+        for (int32_t e = crow[u]; e < crow[u + 1]; ++e)
+            g.col[g.end[u]++] = col[e], g.col[g.end[col[e]]++] = int32_t(u);
+    std::fill(&g.weight[0], &g.weight[0] + room, 1);
+    std::vector<int32_t> itself(n);
+    std::iota(itself.begin(), itself.end(), 0);
+    return contract(g, itself.data(), n, Members(n, itself.data(), n), {}, threads);
+}
+
+void order_nodes(int64_t n, const int32_t* crow, const int32_t* col, int64_t* order, int threads) {
+    Graph g = undirected(n, crow, col, threads), spare{};
+    std::vector<uint32_t> volume(n);
+#pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(static)
+    for (int64_t u = 0; u < n; ++u) volume[u] = std::accumulate(&g.weight[0] + g.begin[u], &g.weight[0] + g.end[u], 0u);
+    const auto group = unset<int32_t>(n);
+    std::vector<Members> tree;
+    for (uint32_t level = 0;; ++level) {
+        const int64_t groups = merge(g, volume.data(), level, group.get(), threads);
+        if (groups == g.n) break;
+        tree.emplace_back(g.n, group.get(), groups);
+        std::vector<uint32_t> total(groups);
+        for (int64_t u = 0; u < g.n; ++u) total[group[u]] += volume[u];
+        volume.swap(total);
+        spare = contract(g, group.get(), groups, tree.back(), std::move(spare), threads);
+        std::swap(g, spare);
+    }
+    std::vector<int32_t> sorted(g.n), opened;
+    std::iota(sorted.begin(), sorted.end(), 0);
+    for (; !tree.empty(); tree.pop_back()) {
+        const Members& members = tree.back();
+        opened.clear();
+        for (const int32_t k : sorted)
+            opened.insert(opened.end(), &members.node[0] + members.start[k], &members.node[0] + members.start[k + 1]);
+        sorted.swap(opened);
+    }
+    std::copy(sorted.begin(), sorted.end(), order);
+}
+
+template <class Work>
+int attempt(Work work) {
+    try {
+        return work(), 0;
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+}
+
+}  // namespace
+
+// All return 0, or 1 when scratch memory could not be had.
+#define EXPORT(Index, suffix)                                                                                          \
+    extern "C" int pprgnn_sort_##suffix(int64_t n, int64_t count, const Index* row, const Index* col, int32_t* crow,  \
+                                        int32_t* sorted_col, int32_t* source, int threads) {                          \
+        return attempt([=] { sort_entries(n, count, row, col, crow, sorted_col, source, threads); });                 \
+    }
+EXPORT(int32_t, i32)
+EXPORT(int64_t, i64)
+
+extern "C" int pprgnn_permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* order,
+                              const int64_t* rank, int32_t* new_crow, int32_t* new_col, int32_t* source, int threads) {
+    return attempt([=] { permute(n, crow, col, order, rank, new_crow, new_col, source, threads); });
+}
+
+extern "C" int pprgnn_order(int64_t n, const int32_t* crow, const int32_t* col, int64_t* order, int threads) {
+    return attempt([=] { order_nodes(n, crow, col, order, threads); });
+}

@@ -1,0 +1,217 @@
+"""Sorting, permuting, ordering: graph.cpp and the torch and SciPy code give the same, to the last bit."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pprgnn import Adjacency
+from pprgnn.core import csr, kernel
+from pprgnn.core.entries import coalesce
+from pprgnn.core.order import cache_friendly_order
+from tests.problems import both_ways
+
+CPU = torch.empty(0)
+pytestmark = pytest.mark.skipif(kernel._load(("_graph",)) is None, reason="graph.cpp was not built")
+
+
+@st.composite
+def graphs(draw, max_nodes=40):
+    """Row, col and number of nodes: any density, with duplicates, self-loops, isolated nodes, or without edges."""
+    num_nodes = draw(st.integers(1, max_nodes))
+    count = draw(st.integers(0, 3 * num_nodes))
+    seed = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
+    used = draw(st.integers(1, num_nodes))  # the nodes from here on are isolated
+    edges = torch.randint(used, (2, count), generator=seed)
+    if draw(st.booleans()):
+        edges = both_ways(edges)
+    edges = torch.cat([edges, edges[:, : draw(st.integers(0, 10))]], dim=1)  # some once more
+    return *edges, num_nodes
+
+
+def fast_and_plain(function, *arguments):
+    """The results with the library and without."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PPRGNN_KERNEL", raising=False)
+        assert kernel.graph_library(CPU, 1, 1) is not None
+        fast = function(*arguments)
+        patch.setenv("PPRGNN_KERNEL", "torch")
+        assert kernel.graph_library(CPU, 1, 1) is None
+        return fast, function(*arguments)
+
+
+def assert_identical(fast, plain):
+    assert len(fast) == len(plain)
+    for one, other in zip(fast, plain, strict=True):
+        assert one.tolist() == other.tolist()
+
+
+# -------------------------------------------------------------------------------------------------- sorting
+@given(graphs(), st.sampled_from([torch.int32, torch.int64]))
+def test_sorting(graph, dtype):
+    row, col, num_nodes = graph
+    fast, plain = fast_and_plain(csr.sort_entries, row.to(dtype), col.to(dtype), num_nodes)
+    assert_identical(fast, plain)
+    assert [tensor.dtype for tensor in fast[:2]] == [tensor.dtype for tensor in plain[:2]] == [torch.int32] * 2
+    pairs = sorted(zip(row.tolist(), col.tolist(), range(len(row)), strict=True))  # obviously right
+    assert csr.rows(fast[0]).tolist() == [pair[0] for pair in pairs]
+    assert fast[1].tolist() == [pair[1] for pair in pairs]
+    assert fast[2].tolist() == [pair[2] for pair in pairs]
+
+
+@pytest.mark.parametrize("num_nodes", [511, 512, 513, 1024, 1025, 70_000])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_sorting_where_many_rows_share_a_bucket(num_nodes, threads):
+    draw = torch.Generator().manual_seed(0)
+    row, col = torch.randint(num_nodes, (2, 200_000), generator=draw)  # enough to wake several threads
+    row[:5000] = num_nodes - 1  # one row that is long
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        assert_identical(*fast_and_plain(csr.sort_entries, row, col, num_nodes))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_sorting_takes_tensors_that_are_not_contiguous():
+    pairs = torch.randint(9, (50, 2), generator=torch.Generator().manual_seed(0))
+    assert not pairs[:, 0].is_contiguous()
+    assert_identical(*fast_and_plain(csr.sort_entries, pairs[:, 0], pairs[:, 1], 9))
+
+
+@given(graphs())
+def test_adding_up(graph):
+    row, col, num_nodes = graph
+    weight = torch.rand(len(row), generator=torch.Generator().manual_seed(0)) - 0.5
+    fast, plain = fast_and_plain(coalesce, row, col, weight, num_nodes)
+    assert_identical(fast, plain)
+    dense = torch.zeros(num_nodes, num_nodes, dtype=torch.float64)
+    dense.index_put_((row, col), weight.double(), accumulate=True)
+    crow, col, weight = fast
+    assert len(set(zip(csr.rows(crow).tolist(), col.tolist(), strict=True))) == len(col)  # each once
+    found = torch.zeros_like(dense).index_put((csr.rows(crow), col), weight.double())
+    torch.testing.assert_close(found, dense, rtol=0, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ node order
+def ordered(row, col, num_nodes):
+    crow, col, _ = coalesce(row, col, torch.ones(len(row)), num_nodes)
+    order = cache_friendly_order(crow, col, True)
+    rank = torch.argsort(order)
+    return order, *csr.permute(crow, col, order, rank)
+
+
+@given(graphs())
+def test_order_and_permutation(graph):
+    fast, plain = fast_and_plain(ordered, *graph)
+    assert_identical(fast, plain)
+    row, col, num_nodes = graph
+    order, crow, moved_col, _ = fast
+    assert order.sort()[0].tolist() == list(range(num_nodes))
+    here = {(int(order[r]), int(order[c])) for r, c in zip(csr.rows(crow), moved_col, strict=True)}
+    assert here == set(zip(row.tolist(), col.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_order_of_a_large_graph_with_several_threads(directed):
+    draw = torch.Generator().manual_seed(0)
+    edges = (torch.randn(2, 60_000, generator=draw) ** 3 * 2000).long().abs() % 30_000  # hubs and a long tail
+    edges = edges if directed else both_ways(edges)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(fast_and_plain(ordered, *edges, 30_000))
+    finally:
+        torch.set_num_threads(before)
+    assert_identical(found[0][0], found[0][1])
+    assert_identical(found[1][0], found[0][0])
+    assert_identical(found[2][0], found[0][0])
+
+
+@pytest.mark.parametrize("kernel_choice", ["", "torch"])
+def test_order_keeps_communities_together(kernel_choice, monkeypatch):
+    monkeypatch.setenv("PPRGNN_KERNEL", kernel_choice)
+    draw = torch.Generator().manual_seed(0)
+    size, count = 50, 100
+    shuffled = torch.randperm(size * count, generator=draw)
+    inside = torch.randint(size, (2, 20 * size * count), generator=draw)
+    inside += size * torch.randint(count, (20 * size * count,), generator=draw)
+    across = torch.randint(size * count, (2, 4 * size * count), generator=draw)
+    order = ordered(*shuffled[both_ways(torch.cat([inside, across], dim=1))], size * count)[0]
+    community = torch.argsort(shuffled)[order] // size
+    changes = int((community.diff() != 0).sum())  # 99 if every community were in one piece, 4950 at random
+    assert changes < 800
+
+
+@pytest.mark.parametrize("kernel_choice", ["", "torch"])
+def test_order_of_a_star_takes_one_step(kernel_choice, monkeypatch):
+    monkeypatch.setenv("PPRGNN_KERNEL", kernel_choice)
+    hub = torch.full((999,), 999)
+    order = ordered(*both_ways(torch.stack([hub, torch.arange(999)])), 1000)[0]
+    assert order.tolist() == list(range(1000))
+
+
+# ----------------------------------------------------------------------------------------------------- whole
+@given(graphs(), st.booleans(), st.sampled_from(["sym", "row", None]), st.booleans())
+@pytest.mark.filterwarnings("ignore:Symmetric normalisation gives weight 0")
+def test_adjacency(graph, weighted, normalize, add_self_loops):
+    row, col, num_nodes = graph
+    weight = torch.rand(len(row), generator=torch.Generator().manual_seed(0)) if weighted else None
+
+    def parts():
+        options = {"normalize": normalize, "add_self_loops": add_self_loops, "reorder": True}
+        adj = Adjacency.from_edge_index(torch.stack([col, row]), weight, num_nodes, **options)
+        assert torch.equal(adj.matrix_t.to_dense(), adj.matrix.to_dense().t())
+        return [
+            *(adj.row, adj.col, adj.value, adj.order, adj.rank),
+            *(adj.matrix.crow_indices(), adj.matrix_t.crow_indices(), adj.matrix_t.col_indices()),
+            *(adj.matrix_t.values(), torch.tensor(adj.is_symmetric)),
+        ]
+
+    assert_identical(*fast_and_plain(parts))
+
+
+@given(graphs())
+def test_gradient_of_weights(graph):
+    row, col, num_nodes = graph
+    assume(len(row))
+    draw = torch.Generator().manual_seed(0)
+    weight, x = (torch.rand(k, generator=draw, dtype=torch.float64) + 0.1 for k in (len(row), num_nodes))
+
+    def gradient():
+        leaf = weight.clone().requires_grad_()
+        adj = Adjacency.from_edge_index(torch.stack([col, row]), leaf, num_nodes, normalize="row", reorder=True)
+        return torch.autograd.grad((adj @ x.unsqueeze(1)).square().sum(), leaf)[0]
+
+    fast, plain = fast_and_plain(gradient)
+    torch.testing.assert_close(fast, plain, rtol=1e-12, atol=1e-12)
+
+
+def test_it_is_used_exactly_where_it_fits(monkeypatch):
+    monkeypatch.delenv("PPRGNN_KERNEL", raising=False)
+    assert kernel.graph_library(CPU, 2**31 - 2, 2**31 - 2) is not None
+    assert kernel.graph_library(CPU, 2**31 - 1, 1) is None  # positions would no longer fit 32 bits
+    assert kernel.graph_library(CPU, 1, 2**31 - 1) is None
+    assert kernel.graph_library(torch.empty(0, device="meta"), 1, 1) is None
+    monkeypatch.setenv("PPRGNN_KERNEL", "torch")
+    assert kernel.graph_library(CPU, 1, 1) is None
+
+
+def test_ids_beyond_32_bits_are_refused_before_they_are_cut_off():
+    edges = torch.tensor([[0, 2**32], [1, 1]])
+    with pytest.raises(ValueError, match=r"Node ids must be in 0 \.\.\. 1, but the edges name nodes 0 to 4294967296"):
+        Adjacency.from_edge_index(edges, num_nodes=2)
+
+
+def test_the_library_needs_no_scipy():
+    code = (
+        "import sys, torch, pprgnn;"
+        "pprgnn.Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 2]]), normalize=None, reorder=True);"
+        "print('scipy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
