@@ -123,7 +123,7 @@ def _read(
     if named:
         raise DataError(f"{graph} has no named columns, so --{next(iter(named))} cannot be used with it; drop it.")
     if kind == ".npz":
-        from pprgnn.data.own.objects import from_npz
+        from pprgnn.data.own.npz import from_npz
 
         return from_npz(graph, name=name, directed=directed)
     if kind == ".safetensors":

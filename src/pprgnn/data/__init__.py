@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pprgnn.data.catalog import find, names
     from pprgnn.data.dataset import Facts, GraphDataset
     from pprgnn.data.errors import DataError
-    from pprgnn.data.own.objects import from_graphml, from_networkx, from_npz, from_pyg, from_scipy
+    from pprgnn.data.own.npz import from_npz
+    from pprgnn.data.own.objects import from_graphml, from_networkx, from_pyg, from_scipy
     from pprgnn.data.own.tables import from_tables
     from pprgnn.data.registry import load
     from pprgnn.data.roots import cache_root, data_root
@@ -44,7 +45,8 @@ _HOME = {
     "catalog": ("find", "names"),
     "dataset": ("Facts", "GraphDataset"),
     "errors": ("DataError",),
-    "own.objects": ("from_graphml", "from_networkx", "from_npz", "from_pyg", "from_scipy"),
+    "own.npz": ("from_npz",),
+    "own.objects": ("from_graphml", "from_networkx", "from_pyg", "from_scipy"),
     "own.tables": ("from_tables",),
     "registry": ("load",),
     "roots": ("cache_root", "data_root"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,12 +53,14 @@ class Facts:
 class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     """Graphs with a task: a PyG data set (indexing, `DataLoader`, `num_features`, ...) that knows its own facts.
 
-    Every graph has `edge_index` (2 × E, both directions of an undirected edge, each once, no duplicates), `x` or no
-    `x`, and `y`. On a node task `y` is one class per node (``-1``: not labelled) or, with several labels per node, a
-    float matrix of zeros and ones; there `labelled` tells rows that are not labelled from rows of zeros.
+    Every graph has `edge_index` (2 × E, both directions of an undirected edge, each once, no duplicates), `x` or
+    no `x`, and `y` or, before anything is labelled, no `y`. On a node task `y` is one class per node (``-1``: not
+    labelled) or, with several labels per node, a float matrix of zeros and ones; there `labelled` tells rows that
+    are not labelled from rows of zeros.
 
     Optional per-node tensors: `labelled` (bool), `train_mask`, `val_mask`, `test_mask` (one column per published
-    split), `node_id` (the number the source uses), `gene`, `distance`. Optional per-edge: `edge_weight`, `edge_attr`.
+    split), `part` (0, 1, 2: train, val, test; -1: none), `node_id` (the number the source uses), `gene`,
+    `distance`. Optional per-edge: `edge_weight`, `edge_attr`.
     """
 
     def __init__(self, data: Data, slices: dict[str, Tensor] | None, facts: Facts) -> None:
@@ -72,7 +75,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         if not graphs:
             raise DataError(f"{facts.name} must have at least one graph, but has none.")
         for data in graphs:
-            data.num_nodes = data.num_nodes  # said, not inferred: the last nodes may have neither edges nor features
+            data.num_nodes = data.num_nodes  # not left to be inferred: nodes may have neither edges nor features
         if len(graphs) == 1:
             return cls(graphs[0], None, facts)
         data, slices = cls.collate(list(graphs))
@@ -111,6 +114,10 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         return y >= 0 if y.dim() == 1 else torch.ones(len(y), dtype=torch.bool)
 
     def _all(self, name: str) -> Tensor:
+        if name not in self._data:
+            raise DataError(
+                f"{self.facts.name} has no {'labels' if name == 'y' else name}, which are needed here."
+            )
         if self._indices is None:
             whole: Tensor = self._data[name]
             return whole
@@ -118,7 +125,9 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
 
     def rename(self, name: str) -> GraphDataset:
         """The same graphs under another name."""
-        return GraphDataset(self._data, self.slices, replace(self.facts, name=name))
+        renamed = copy(self)
+        renamed.facts = replace(self.facts, name=name)
+        return renamed
 
     # ------------------------------------------------------------------------------------------------- views
     def adjacency(

@@ -1,7 +1,7 @@
 """Prepared graphs on disk: one safetensors file each, memory-mapped when read, written whole or not at all.
 
-A prepared file remembers the files it was made from by size and time of change; when one of them changes it is made
-again. Nothing in such a file can run code.
+A prepared file remembers the files it was made from by size and time of change; when one of them changes it is
+made again. Nothing in such a file can run code.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 FORMAT = "pprgnn graphs, version 1"
 SUFFIX = ".safetensors"
+ADJACENCY = ".adjacency"
 
 
 # -------------------------------------------------------------------------------------------------- one file
@@ -47,17 +49,31 @@ def save(dataset: GraphDataset, path: Path | str) -> None:
     tensors["num_nodes"] = torch.tensor(dataset.graph_sizes)
     if dataset.node_names is not None:
         tensors |= {f"names.{key}": value for key, value in _pack(dataset.node_names).items()}
-    _write(Path(path), tensors, {"format": FORMAT, "facts": dataset.facts.to_json()})
+    try:
+        _write(Path(path), tensors, {"format": FORMAT, "facts": dataset.facts.to_json()})
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written ({error.strerror or error}); choose another folder or make room."
+        ) from error
 
 
 def open_file(path: Path | str) -> GraphDataset:
     """Read what :func:`save` wrote; tensors stay on disk until they are used."""
     path = Path(path)
     tensors, metadata = _read(path)
-    if metadata.get("format") != FORMAT or "facts" not in metadata:
+    if metadata.get("format") != FORMAT:
         raise DataError(
-            f"{path} is not a file of prepared graphs ({FORMAT}); make one with `pprgnn data import ... -o {path}`."
+            f"{path} is not a file of prepared graphs ({FORMAT}); make one with `pprgnn data import -o FILE`."
         )
+    try:
+        dataset = _assemble(tensors, Facts.from_json(metadata["facts"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); make it again.") from error
+    dataset.path = path
+    return dataset
+
+
+def _assemble(tensors: Mapping[str, Tensor], facts: Facts) -> GraphDataset:
     part: dict[str, dict[str, Tensor]] = {"data": {}, "slices": {}, "names": {}}
     for name, tensor in tensors.items():
         section, _, key = name.partition(".")
@@ -67,24 +83,35 @@ def open_file(path: Path | str) -> GraphDataset:
     data.num_nodes = sum(sizes)
     if part["slices"]:
         data._store._num_nodes = sizes
-    dataset = GraphDataset(data, part["slices"] or None, Facts.from_json(metadata["facts"]))
+    dataset = GraphDataset(data, part["slices"] or None, facts)
     if part["names"]:
         dataset.node_names = _unpack(part["names"])
-    dataset.path = path
     return dataset
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    os.close(handle)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
-        save_file({key: value.contiguous() for key, value in tensors.items()}, temporary, dict(metadata))
-        os.replace(temporary, path)
-    except BaseException:
+        save_file(_apart(tensors), partial, dict(metadata))
+        os.replace(partial, path)
+    except SafetensorError as error:  # also when the disk is full
+        raise OSError(str(error)) from error
+    finally:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+            partial.unlink(missing_ok=True)
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors, each in memory of its own: safetensors refuses others."""
+    seen: set[int] = set()
+    result = {}
+    for key, tensor in tensors.items():
+        tensor = tensor.contiguous()
+        memory = tensor.untyped_storage().data_ptr()
+        result[key] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
+    return result
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -101,13 +128,15 @@ def _pack(names: Sequence[str]) -> dict[str, Tensor]:
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
-    text = np.frombuffer(b"".join(encoded) or b"\0", dtype=np.uint8)  # safetensors refuses to share an empty buffer
+    text = np.frombuffer(
+        b"".join(encoded) or b"\0", dtype=np.uint8
+    )  # safetensors refuses to share an empty buffer
     return {"text": torch.from_numpy(text.copy()), "offsets": torch.from_numpy(offsets)}
 
 
 def _unpack(packed: Mapping[str, Tensor]) -> list[str]:
     text, offsets = packed["text"].numpy().tobytes(), packed["offsets"].tolist()
-    return [text[start:end].decode() for start, end in zip(offsets, offsets[1:], strict=False)]
+    return [text[start:end].decode() for start, end in pairwise(offsets)]
 
 
 # ------------------------------------------------------------------------------------------- the cache of them
@@ -123,13 +152,14 @@ def prepared(key: str, files: Iterable[Path], build: Callable[[], GraphDataset])
             return open_file(path)
     dataset = build()
     try:
-        for old in folder.glob(f"{key}-*{SUFFIX}"):
-            old.unlink(missing_ok=True)
         save(dataset, path)
-    except OSError as error:
+        for old in (each for kind in (SUFFIX, ADJACENCY) for each in folder.glob(f"{key}-*{kind}")):
+            if not old.name.startswith(path.stem):
+                old.unlink(missing_ok=True)
+    except (DataError, OSError) as error:
         warnings.warn(
-            f"The prepared graphs of {key} cannot be kept in {folder} ({error}), so every load reads the raw files; "
-            f"set PPRGNN_CACHE to a folder that can be written.",
+            f"The prepared graphs of {key} cannot be kept, so every load reads the raw files: {error} "
+            f"PPRGNN_CACHE names the folder to keep them in.",
             UserWarning,
             stacklevel=3,
         )
@@ -153,13 +183,11 @@ def kept_adjacency(
     if dataset.path is None or dataset._indices is not None or dataset.graph_sizes[index] < LARGE_GRAPH:
         return build()
     kind = f"{normalize}{'-loops' if add_self_loops else ''}-{index}"
-    path = dataset.path.with_name(f"{dataset.path.stem}.{kind}.adjacency")
-    if path.is_file() and path.stat().st_mtime_ns >= dataset.path.stat().st_mtime_ns:
-        with contextlib.suppress(DataError, ValueError):
+    path = dataset.path.with_name(f"{dataset.path.stem}.{kind}{ADJACENCY}")
+    with contextlib.suppress(DataError, ValueError, KeyError, OSError):  # damaged, or not there: built now
+        if path.stat().st_mtime_ns >= dataset.path.stat().st_mtime_ns:
             return Adjacency.from_state(*_read(path))
     adj = build()
     with contextlib.suppress(OSError):  # a read-only folder: built anew each time
         _write(path, *adj.state())
     return adj
-
-

@@ -129,5 +129,5 @@ def _homophily(dataset: GraphDataset, source: Tensor, destination: Tensor, label
 def _parts(dataset: GraphDataset) -> dict[str, int]:
     if "part" not in dataset._data:
         return {}
-    part = dataset._data.part
+    part = dataset._all("part")
     return {name: int((part == i).sum()) for i, name in enumerate(("train", "val", "test"))}

@@ -102,8 +102,13 @@ def learn_feature(
     size = np.maximum(np.abs(values).max(axis=0), 1e-300)
     mean, scale = (values / size).mean(axis=0), (values / size).std(axis=0)
     scale = np.where(scale > 1e-12 * np.abs(mean), scale * size, 1.0)  # varies by rounding alone: keeps its unit
-    kind = "vector" if is_list(column.type) else "number"
-    feature = Feature(name, kind, tuple((mean * size).tolist()), tuple(scale.tolist()), missing=missing)
+    feature = Feature(
+        name,
+        "vector" if is_list(column.type) else "number",
+        mean=tuple((mean * size).tolist()),
+        scale=tuple(scale.tolist()),
+        missing=missing,
+    )
     return feature, _share(valid) if missing else None
 
 

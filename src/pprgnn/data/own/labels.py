@@ -53,6 +53,7 @@ class Label:
                 f"{names[first].as_py()!r}, which is none of the {len(self.classes)} known classes "
                 f"({some(self.classes)}); correct it or leave it empty."
             )
+        y: NDArray[Any]
         if self.multi:
             y = np.zeros((len(table), len(self.classes)), dtype=np.float32)
             y[row, np.asarray(found)] = 1.0

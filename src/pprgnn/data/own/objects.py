@@ -1,9 +1,9 @@
-"""A user's own graph from objects and files of other libraries: networkx, GraphML, SciPy, PyG, npz."""
+"""A user's own graph from objects of other libraries: networkx (and GraphML), SciPy, PyG."""
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import ParseError
@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.data.data import BaseData
 from torch_geometric.utils import coalesce, is_undirected
 
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.edges import merge_edges
 from pprgnn.data.own.table import Table
 from pprgnn.data.own.tables import from_tables
 
@@ -26,42 +26,44 @@ if TYPE_CHECKING:
     import networkx as nx
     import scipy.sparse as sp
 
-# The names under which npz files keep the parts of a graph.
-NPZ_EDGES = ("edges", "edge_index", "edge_list")
-NPZ_FEATURES = ("node_features", "features", "x", "attr_matrix")
-NPZ_LABELS = ("node_labels", "labels", "y")
+ID = "node id"  # the column of the nodes of a networkx graph
+WEIGHT = "weight"  # of its edges
+ANY = ("edge_index", "num_nodes")  # attributes that every graph has, in its own size
 
 
 # ------------------------------------------------------------------------------------------ networkx, GraphML
 def from_networkx(
-    graph: nx.Graph[Any], *, name: str | None = None, weight: str = "weight", **named: Any
+    graph: nx.Graph[Any], *, name: str | None = None, weight: str | None = WEIGHT, **named: Any
 ) -> GraphDataset:
-    """A networkx graph: node attributes are the columns of its node table; ``named`` as in :func:`from_tables`."""
+    """A networkx graph: node attributes are the columns of its node table; ``named`` as in :func:`from_tables`.
+
+    Edges without the attribute ``weight`` weigh 1; ``weight=None`` leaves all weights out.
+    """
     if graph.number_of_nodes() == 0:
         raise DataError("The networkx graph has no nodes; expected at least one.")
-    ids = list(graph.nodes)
-    whole = all(isinstance(node, int) and not isinstance(node, bool) for node in ids)
-    write = int if whole else str
+    write = int if all(_fits_int64(node) for node in graph) else str
     rows = list(graph.nodes.values())
-    nodes: dict[str, Any] = {"node id": [write(node) for node in ids]}
-    nodes |= {key: [row.get(key) for row in rows] for key in _keys(rows)}
-    ends = list(graph.edges())
+    nodes: dict[str, Any] = {str(key): [row.get(key) for row in rows] for key in _keys(rows)}
+    if ID in nodes:
+        raise DataError(f"A node attribute cannot be called {ID!r}, which is the node itself; rename it.")
+    nodes[ID] = [write(node) for node in graph]
+    ends: list[Any] = list(graph.edges(data=weight or ""))
     edges: dict[str, Any] = {
-        "source": [write(source) for source, _ in ends],
-        "destination": [write(destination) for _, destination in ends],
+        "source": [write(source) for source, _, _ in ends],
+        "destination": [write(destination) for _, destination, _ in ends],
     }
-    weights = [data.get(weight) for _, _, data in graph.edges(data=True)]
-    weighted = any(value is not None for value in weights)
-    if weighted:
-        edges["weight"] = [1.0 if value is None else value for value in weights]
-    named = {"id": "node id", "source": "source", "destination": "destination", **named}
-    named.setdefault("directed", graph.is_directed())
-    if weighted:
-        named.setdefault("weight", "weight")
-    origin = "the networkx graph"
+    weighted = bool(weight) and any(value is not None for _, _, value in ends)
+    if weight not in ("", None, WEIGHT) and not weighted:
+        raise DataError(
+            f"No edge of the networkx graph has the attribute {weight!r}; name another weight or none."
+        )
+    edges[WEIGHT] = [1.0 if value is None else value for _, _, value in ends]
+    if named.get("schema") is None:
+        known = {"id": ID, "source": "source", "destination": "destination", "weight": WEIGHT if weighted else ""}
+        named = {**known, "directed": graph.is_directed(), **named}
     return from_tables(
-        Table(_arrow(edges, f"the edges of {origin}"), f"the edges of {origin}"),
-        Table(_arrow(nodes, f"the nodes of {origin}"), f"the nodes of {origin}"),
+        _table(edges, "the edges of the networkx graph"),
+        _table(nodes, "the nodes of the networkx graph"),
         name=name or graph.name or "graph",
         **named,
     )
@@ -83,18 +85,22 @@ def from_graphml(path: Path | str, *, name: str | None = None, **named: Any) -> 
     return from_networkx(graph, name=name or path.stem, **named)
 
 
-def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(str(key) for row in rows for key in row))
+def _fits_int64(node: object) -> bool:
+    return isinstance(node, Integral) and not isinstance(node, bool) and -(2**63) <= int(node) < 2**63
 
 
-def _arrow(columns: Mapping[str, Any], origin: str) -> pa.Table:
-    return pa.table({name: _arrow_column(name, values, origin) for name, values in columns.items()})
+def _keys(rows: Iterable[Mapping[Any, Any]]) -> list[Any]:
+    return list(dict.fromkeys(key for row in rows for key in row))
 
 
-def _arrow_column(name: str, values: Any, origin: str) -> pa.Array:
+def _table(columns: Mapping[str, Any], origin: str) -> Table:
+    return Table(pa.table({name: _arrow(name, values, origin) for name, values in columns.items()}), origin)
+
+
+def _arrow(name: str, values: Any, origin: str) -> pa.Array:
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise DataError(
             f"Attribute {name!r} of {origin} must have values of one type, but {error}; make them all numbers "
             f"or all texts."
@@ -111,32 +117,53 @@ def from_scipy(
     class_names: Sequence[str] | None = None,
 ) -> GraphDataset:
     """A SciPy matrix: entry (i, j) is the edge ``i -> j`` and its value the weight; directed if not symmetric."""
-    coo = matrix.tocoo()
-    if coo.shape[0] != coo.shape[1]:
-        raise DataError(f"A SciPy adjacency matrix must be square, but has shape {coo.shape}.")
-    weight = coo.data.astype(np.float32)
-    index, summed = merge_edges(
-        coo.row.astype(np.int64), coo.col.astype(np.int64), weight, coo.shape[0], directed=True, notes=[]
-    )
-    data = Data(edge_index=index, num_nodes=coo.shape[0])
-    if summed is not None and bool((summed != 1).any()):
-        data.edge_weight = summed
+    import scipy.sparse as sp
+
+    csr = sp.csr_array(matrix, copy=True)
+    if csr.shape[0] != csr.shape[1]:
+        raise DataError(f"A SciPy adjacency matrix must be square, but has shape {csr.shape}.")
+    if csr.dtype.kind not in "biuf":
+        raise DataError(f"A SciPy adjacency matrix must hold real numbers, but holds {csr.dtype}; convert it.")
+    csr.sum_duplicates()
+    csr.eliminate_zeros()  # a stored zero is no edge
+    coo = csr.tocoo()
+    data = Data(edge_index=torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64)), num_nodes=csr.shape[0])
+    if (coo.data != 1).any():
+        data.edge_weight = torch.from_numpy(coo.data.astype(np.float32))
     if x is not None:
-        data.x = torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
+        data.x = tensor_of(x, f"{name}: x")
     if y is not None:
-        data.y = torch.as_tensor(np.asarray(y) if not isinstance(y, Tensor) else y)
+        data.y = tensor_of(y, f"{name}: y")
     return from_pyg(data, name=name, class_names=class_names)
+
+
+def tensor_of(values: Any, what: str) -> Tensor:
+    """An array of any library as a tensor of float32 or int64."""
+    if isinstance(values, Tensor):
+        return values
+    array = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{what} must hold numbers, but holds {array.dtype}; convert them.")
+    return torch.from_numpy(array.astype(np.float32 if array.dtype.kind == "f" else np.int64))
 
 
 def from_pyg(
     graphs: Data | Sequence[Data], *, name: str = "graph", class_names: Sequence[str] | None = None
 ) -> GraphDataset:
     """PyG graphs, checked: one or many, with labels per node or per graph, one class or several."""
-    graphs = [graphs] if isinstance(graphs, Data) else list(graphs)
-    checked = [_checked(data, f"{name}[{i}]" if len(graphs) > 1 else name) for i, data in enumerate(graphs)]
+    graphs = [graphs] if isinstance(graphs, BaseData) else list(graphs)
+    for data in graphs:
+        if not isinstance(data, Data):
+            raise DataError(
+                f"{name} must hold graphs of type Data, but holds {type(data).__name__}; "
+                f"HeteroData becomes one by its method to_homogeneous()."
+            )
+    checked = [checked_graph(data, f"{name}[{i}]" if len(graphs) > 1 else name) for i, data in enumerate(graphs)]
+    _check_alike(checked, name)
     if not checked:
         raise DataError(f"{name} must have at least one graph, but has none.")
     node_task, multi_label = _task(checked, name)
+    unused = sorted(set(graphs[0].keys()) - set(checked[0].keys()))
     if multi_label:
         classes = checked[0].y.size(-1)
     else:
@@ -148,11 +175,27 @@ def from_pyg(
         multi_label=multi_label,
         metric="micro-F1" if multi_label else "accuracy",
         class_names=tuple(class_names) if class_names is not None else tuple(str(i) for i in range(classes)),
-        directed=not all(is_undirected(data.edge_index, num_nodes=data.num_nodes) for data in checked),
+        directed=not all(_is_undirected(data) for data in checked),
+        guessed=(f"what the graphs hold but is not used: {', '.join(unused)}",) if unused else (),
     )
     if len(facts.class_names) < classes:
         raise DataError(f"{name} has {classes} classes, but class_names has {len(facts.class_names)} names.")
     return GraphDataset.from_graphs(checked, facts)
+
+
+def _is_undirected(data: Data) -> bool:
+    return bool(is_undirected(data.edge_index, data.get("edge_weight"), num_nodes=data.num_nodes))
+
+
+def _check_alike(graphs: Sequence[Data], name: str) -> None:
+    """PyG collates only graphs that have the same attributes, equally wide."""
+    widths = [{key: data[key].shape[1:] for key in data.keys() if key not in ANY} for data in graphs]  # noqa: SIM118
+    for i, found in enumerate(widths):
+        if found != widths[0]:
+            raise DataError(
+                f"All graphs of {name} must have the same attributes, equally wide, but graph 0 has {widths[0]} "
+                f"and graph {i} has {found}; make them alike."
+            )
 
 
 def _task(graphs: Sequence[Data], name: str) -> tuple[bool, bool]:
@@ -171,7 +214,7 @@ def _task(graphs: Sequence[Data], name: str) -> tuple[bool, bool]:
     return node_task, multi_label
 
 
-def _checked(data: Data, name: str) -> Data:
+def checked_graph(data: Data, name: str) -> Data:
     """A copy with the types and shapes that everything else relies on."""
     edge_index, num_nodes = data.edge_index, data.num_nodes
     if edge_index is None or edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.is_floating_point():
@@ -189,8 +232,11 @@ def _checked(data: Data, name: str) -> Data:
     weight = data.get("edge_weight")
     if weight is not None:
         weight = weight.float().reshape(-1)
-        if weight.numel() != edge_index.size(1) or not bool(torch.isfinite(weight).all()):
-            raise DataError(f"{name}: edge_weight must hold {edge_index.size(1)} finite numbers, one per edge.")
+        if weight.numel() != edge_index.size(1) or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+            raise DataError(
+                f"{name}: edge_weight must hold {edge_index.size(1)} finite numbers >= 0, one per edge; correct "
+                f"them."
+            )
         result.edge_index, result.edge_weight = coalesce(edge_index, weight, num_nodes)
     else:
         result.edge_index = coalesce(edge_index, num_nodes=num_nodes)
@@ -234,61 +280,3 @@ def _checked_labels(y: Tensor, name: str) -> Tensor:
     if y.numel() and int(y.min()) < -1:
         raise DataError(f"{name}: y must hold classes 0, 1, ... or -1 for none, but holds {int(y.min())}.")
     return y.long()
-
-
-# ------------------------------------------------------------------------------------------------------- npz
-def from_npz(path: Path | str, *, name: str | None = None, directed: bool | None = None) -> GraphDataset:
-    """An npz file: edges, node features, labels and masks under their usual names, or a SciPy sparse matrix.
-
-    An edge list is undirected unless ``directed=True``.
-    """
-    path = Path(path)
-    arrays = _load_npz(path)
-    name = name or path.stem
-    if {"format", "shape"} <= arrays.keys():
-        import scipy.sparse as sp
-
-        matrix: Any = sp.load_npz(path)  # never unpickles
-        return from_scipy(matrix, name=name)
-    edges = _first(arrays, NPZ_EDGES)
-    if edges is None:
-        raise DataError(
-            f"{path} has no edges: expected one of {', '.join(NPZ_EDGES)} or a SciPy matrix, but it holds "
-            f"{', '.join(arrays)}."
-        )
-    if edges.ndim != 2 or 2 not in edges.shape:
-        raise DataError(f"{path}: edges must have shape (edges, 2) or (2, edges), but have {edges.shape}.")
-    pairs = edges.T if edges.shape[1] == 2 and not (edges.shape == (2, 2) and "edge_index" in arrays) else edges
-    x, y = _first(arrays, NPZ_FEATURES), _first(arrays, NPZ_LABELS)
-    num_nodes = len(x) if x is not None else len(y) if y is not None else int(pairs.max(initial=-1)) + 1
-    data = Data(edge_index=torch.from_numpy(pairs.astype(np.int64)), num_nodes=num_nodes)
-    if x is not None:
-        data.x = torch.from_numpy(x)
-    if y is not None:
-        data.y = torch.from_numpy(y)
-    for part in ("train", "val", "test"):
-        mask = _first(arrays, (f"{part}_mask", f"{part}_masks"))
-        if mask is not None:
-            data[f"{part}_mask"] = torch.from_numpy(mask.T if mask.ndim == 2 and len(mask) != num_nodes else mask)
-    checked = _checked(data, path.name)
-    if not directed:
-        source, destination = checked.edge_index.numpy()
-        checked.edge_index, _ = merge_edges(source, destination, None, num_nodes, directed=False, notes=[])
-    return from_pyg(checked, name=name)
-
-
-def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise DataError(f"{path} does not exist; name an npz file.")
-    try:
-        with np.load(path, allow_pickle=False) as file:  # a plain npy file has no `files`
-            return {key: file[key] for key in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError, AttributeError) as error:
-        reason = "it holds pickled objects, which can run code" if "pickle" in str(error) else str(error)
-        raise DataError(
-            f"{path} must be an npz file of plain arrays, but cannot be used: {reason}; save it again."
-        ) from error
-
-
-def _first(arrays: Mapping[str, NDArray[Any]], names: Sequence[str]) -> NDArray[Any] | None:
-    return next((arrays[name] for name in names if name in arrays), None)
