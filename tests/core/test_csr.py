@@ -203,7 +203,7 @@ def test_it_is_used_exactly_where_it_fits(monkeypatch):
 
 def test_ids_beyond_32_bits_are_refused_before_they_are_cut_off():
     edges = torch.tensor([[0, 2**32], [1, 1]])
-    with pytest.raises(ValueError, match=r"Node ids must be in 0 \.\.\. 1, but the edges name nodes 0 to 4294967296"):
+    with pytest.raises(ValueError, match=r"the edges name nodes 0 to 4294967296"):
         Adjacency.from_edge_index(edges, num_nodes=2)
 
 

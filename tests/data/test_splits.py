@@ -492,6 +492,13 @@ def test_a_split_knows_its_data_set():
     split_of(one, [0], [1], [2]).check(one)
     with pytest.raises(DataError, match="other labels or graph sizes"):
         split_of(one, [0], [1], [2]).check(other)
+    # The same rows of labels, but one of them is not a label.
+    one, other = (
+        node_set(torch.zeros(4, 3), multi_label=True, labelled=torch.tensor([True, True, True, last]))
+        for last in (True, False)
+    )
+    with pytest.raises(DataError, match="other labels or graph sizes"):
+        split_of(one, [0], [1], [2]).check(other)
 
 
 def test_masks_cover_what_gets_a_prediction():

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pprgnn.cli.data_import import import_command
 from pprgnn.cli.layout import is_terminal, paragraph, state_word, styled, table, width
 from pprgnn.data.card import Card
 from pprgnn.data.catalog import CATALOG, find, handle
@@ -174,3 +175,9 @@ def _examine(card: Card, root: Path) -> tuple[list[str], str]:
         return [str(error)], ""
     counts = sum(getattr(card, key) is not None for key in COUNTS)
     return differences(card, dataset), f"{known} of {len(verdicts)} files by SHA-256, {counts} counts"
+
+
+app.command(
+    "import",
+    epilog="Example: pprgnn data import --edges edges.csv --nodes nodes.csv --target topic -o graph.safetensors",
+)(import_command)

@@ -52,7 +52,12 @@ def import_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """Read your own graph, show what it looks like and what was guessed, and keep it for training."""
+    """Read your own graph.
+
+    Shows what it looks like and what was guessed, and keeps it in one file for training.
+    """
+    if (graph is None) == (edges is None):
+        raise DataError("Expected either one GRAPH file or --edges FILE (with --nodes FILE); see --help.")
     if output is not None and output.suffix != ".safetensors":
         raise DataError(f"The output must be a .safetensors file, but is {output}; try {output}.safetensors.")
     named: dict[str, Any] = {
@@ -68,7 +73,7 @@ def import_command(
         "label_separator": label_separator,
     }
     named = {key: value for key, value in named.items() if value is not None}
-    if is_terminal():
+    if is_terminal() and not as_json:
         files = [str(path) for path in (graph, edges, nodes) if path is not None]
         typer.echo(styled(f"Reading {' and '.join(files)} ...", dim=True))
     dataset = _read(graph, edges, nodes, name, header, directed, named)
@@ -104,16 +109,17 @@ def _read(
     directed: bool,
     named: dict[str, Any],
 ) -> GraphDataset:
-    if (graph is None) == (edges is None):
-        raise DataError("Expected either one GRAPH file or --edges FILE (with --nodes FILE); see --help.")
     if edges is not None:
         from pprgnn.data.own.tables import from_tables
 
         return from_tables(edges, nodes, name=name, header=header, directed=directed, **named)
     assert graph is not None
     kind = graph.suffix.lower()
-    if nodes is not None:
-        raise DataError(f"--nodes goes with --edges, but {graph} was given as a whole graph; drop one of them.")
+    for option, value in (("nodes", nodes), ("header", header)):
+        if value is not None:
+            raise DataError(
+                f"--{option} goes with --edges, but {graph} was given as a whole graph; drop one of them."
+            )
     if kind == ".graphml":
         from pprgnn.data.own.objects import from_graphml
 
@@ -121,7 +127,8 @@ def _read(
             named["directed"] = True
         return from_graphml(graph, name=name, **named)
     if named:
-        raise DataError(f"{graph} has no named columns, so --{next(iter(named))} cannot be used with it; drop it.")
+        option = {"label": "target"}.get(first := next(iter(named)), first).replace("_", "-")
+        raise DataError(f"{graph} has no named columns, so --{option} cannot be used with it; drop it.")
     if kind == ".npz":
         from pprgnn.data.own.npz import from_npz
 
@@ -129,7 +136,9 @@ def _read(
     if kind == ".safetensors":
         from pprgnn.data.store import open_file
 
-        return open_file(graph)
+        if directed:
+            raise DataError(f"{graph} already says whether it is directed; drop --directed.")
+        return open_file(graph) if name is None else open_file(graph).rename(name)
     raise DataError(f"{graph} must be a .graphml, .npz or .safetensors file; tables go to --edges and --nodes.")
 
 
@@ -161,9 +170,10 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
 
 def _class_lines(s: Summary) -> list[tuple[str, str]]:
     most = sorted(s.classes.items(), key=lambda item: -item[1])
-    longest = max(len(name) for name, _ in most[:MOST_CLASSES])
+    shown = [(name if len(name) <= 24 else f"{name[:23]}…", count) for name, count in most[:MOST_CLASSES]]
+    longest = max(len(name) for name, _ in shown)
     lines = []
-    for name, count in most[:MOST_CLASSES]:
+    for name, count in shown:
         share = count / max(s.labelled, 1)
         lines.append(("", f"{name:<{longest}} {'█' * math.ceil(20 * share):<20} {count:,} ({_percent(share)})"))
     if len(most) > MOST_CLASSES:

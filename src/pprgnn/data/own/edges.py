@@ -72,7 +72,7 @@ def _whole_numbers(table: Table, names: Sequence[str]) -> list[pa.ChunkedArray]:
         return []
     if table.file is not None:
         for number, written in zip(numbers, table.texts(names, na_is_missing=False), strict=True):
-            if not pc.all(pc.equal(number.cast(pa.string()), written), skip_nulls=False).as_py():
+            if not pc.all(pc.equal(number.cast(pa.string()), written), skip_nulls=False, min_count=0).as_py():
                 return []
     return numbers
 
@@ -126,7 +126,7 @@ def _positions(edges: Table, end: pa.ChunkedArray, ids: pa.Array, nodes: Table) 
         row = int(unknown[0])
         raise DataError(
             f"{edges.where(row)} names the node {end[row].as_py()!r}, which is in no row of {nodes.origin} "
-            f"({len(unknown):,} edges name such nodes); add these nodes, or drop these edges."
+            f"({len(unknown):,} of {len(found):,} edges do so); add these nodes, or drop these edges."
         )
     return found
 

@@ -31,6 +31,7 @@ class Feature:
     categories: tuple[str, ...] = ()  # one column of zeros and ones each
     other: bool = False  # one more for the rarer categories
     missing: bool = False  # one more that tells where the value is missing
+    time: bool = False  # the numbers are microseconds of dates or times
 
     @property
     def outputs(self) -> list[str]:
@@ -47,8 +48,7 @@ class Feature:
         if self.kind == "category":
             values, valid = self._encode_category(table.text(self.name))
         else:
-            width = len(self.mean) if self.kind == "vector" else None
-            numbers, valid = _numbers(table, self.name) if width is None else _vectors(table, self.name, width)
+            numbers, valid = self._numbers(table)
             values = (numbers - np.array(self.mean)) / np.array(self.scale)
             values[~valid] = 0.0  # what is missing is put at the mean
             large = np.flatnonzero((np.abs(values) > np.finfo(np.float32).max).any(axis=1))
@@ -58,6 +58,17 @@ class Feature:
                     f"correct it or leave it empty."
                 )
         return np.hstack([values, ~valid[:, None]][: 1 + self.missing]).astype(np.float32)
+
+    def _numbers(self, table: Table) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        if self.kind == "vector":
+            return _vectors(table, self.name, len(self.mean))
+        kind = table.column(self.name).type
+        if pa.types.is_temporal(kind) != self.time and not pa.types.is_null(kind):
+            raise DataError(
+                f"{table.origin}, column {self.name!r} must hold {'dates or times' if self.time else 'numbers'} "
+                f"as in the earlier table, but holds {kind}; convert it."
+            )
+        return _numbers(table, self.name)
 
     def _encode_category(self, text: pa.ChunkedArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         found = pc.index_in(text, value_set=pa.array(self.categories, pa.string()))
@@ -86,6 +97,8 @@ def learn_feature(
         return None, "it is empty"
     if is_list(column.type):
         width = int(pc.max(pc.list_value_length(column)).as_py())
+        if width == 0:
+            return None, "it is empty"
         numbers, valid = _vectors(table, name, width)
     elif is_text(column.type) or categorical:
         return _learn_category(name, table.text(name), categorical or asked_for)
@@ -108,6 +121,7 @@ def learn_feature(
         mean=tuple((mean * size).tolist()),
         scale=tuple(scale.tolist()),
         missing=missing,
+        time=pa.types.is_temporal(column.type),
     )
     return feature, _share(valid) if missing else None
 
@@ -122,7 +136,7 @@ def _learn_category(name: str, text: pa.ChunkedArray, asked_for: bool) -> tuple[
         return None, "all values are the same"
     many = distinct > MOST_CATEGORIES and distinct > len(text) / 10
     if (many or distinct == len(text) > 2) and not asked_for:
-        return None, "its many different texts look like names, not like categories"
+        return None, "its texts look like names, not like categories"
     by_count = sorted(counts.to_pylist(), key=lambda entry: (-entry["counts"], entry["values"]))
     kept = tuple(sorted(entry["values"] for entry in by_count[:MOST_CATEGORIES]))
     rest = distinct - len(kept)
@@ -146,17 +160,14 @@ def _numbers(table: Table, name: str) -> tuple[NDArray[np.float64], NDArray[np.b
             unit = pa.time64("us") if of_day else pa.duration("us") if length else pa.timestamp("us")
             column = column.cast(unit, safe=False).cast(pa.int64())
         numbers: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
-    except pa.ArrowInvalid:
-        wrong = pc.invert(pc.match_substring_regex(column.cast(pa.string()), NUMBER))
-        row = int(np.flatnonzero(np.asarray(pc.fill_null(wrong, False)))[0])
-        raise DataError(
-            f"{table.where(row)}, column {name!r} must hold a number, but holds {column[row].as_py()!r}; "
-            f"correct it or leave it empty."
-        ) from None
-    except pa.ArrowNotImplementedError:
-        raise DataError(
-            f"{table.origin}, column {name!r} holds {kind}, which is no feature; ignore or convert it."
-        ) from None
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if is_text(kind):
+            wrong = pc.invert(pc.match_substring_regex(column.cast(pa.string()), NUMBER))
+            row = int(np.flatnonzero(np.asarray(pc.fill_null(wrong, False)))[0])
+            place, problem = table.where(row), f"must hold a number, but holds {column[row].as_py()!r}"
+        else:
+            place, problem = table.origin, f"must hold numbers or text, but holds {kind}"
+        raise DataError(f"{place}, column {name!r} {problem}; correct it, or leave it empty or out.") from None
     valid = np.asarray(pc.is_valid(column))
     _check_finite(table, name, numbers, valid)
     return numbers[:, None], valid

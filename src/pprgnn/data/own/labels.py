@@ -101,18 +101,20 @@ def learn_label(table: Table, columns: tuple[str, ...], separator: str | None) -
     names, row, _ = _entries(table, name, separator)
     classes = _classes(names)
     if not classes:
-        raise DataError(f"{table.origin}, column {name!r} is empty, so nothing can be learned; label some rows.")
+        raise DataError(
+            f"{table.origin}, column {name!r} is empty, so nothing can be learned; label rows or name no label."
+        )
     if separator or is_list(kind):
         return Label(columns, "separated" if separator else "list", classes, separator)
     if pa.types.is_floating(kind) and not all(re.fullmatch(r"[-+]?\d+", value) for value in classes):
         raise DataError(
             f"{table.origin}, column {name!r} holds decimal numbers, but a label names a class; "
-            f"divide the numbers into ranges first."
+            f"divide the numbers into ranges first, or name another label or none."
         )
     if len(classes) > max(20, len(row) / 2):
         raise DataError(
             f"{table.origin}, column {name!r} has {len(classes):,} different values in {len(row):,} labelled "
-            f"rows, which look like names and not like classes; name another column."
+            f"rows, which look like names and not like classes; name another label or none."
         )
     return Label(columns, "single", classes)
 
@@ -168,10 +170,11 @@ def _entries(table: Table, name: str, separator: str) -> tuple[pa.Array, NDArray
         text = table.text(name).combine_chunks()
         labelled = np.asarray(pc.is_valid(text))
         return text.drop_null(), np.flatnonzero(labelled), labelled
+    labelled, lists = np.asarray(pc.is_valid(lists)), lists.drop_null()
     names = pc.utf8_trim_whitespace(pc.list_flatten(lists))
     kept = pc.fill_null(pc.not_equal(names, ""), False)
-    row = np.asarray(pc.list_parent_indices(lists))[np.asarray(kept)]
-    return names.filter(kept), row, np.asarray(pc.is_valid(lists))
+    row = np.flatnonzero(labelled)[np.asarray(pc.list_parent_indices(lists))]
+    return names.filter(kept), row[np.asarray(kept)], labelled
 
 
 def _text_lists(table: Table, name: str, column: pa.ChunkedArray) -> pa.Array:

@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -32,7 +32,9 @@ def from_npz(path: Path | str, *, name: str | None = None, directed: bool = Fals
     """
     path = Path(path)
     name = name or path.stem
-    with _open_npz(path) as file:
+    if not path.is_file():
+        raise DataError(f"{path} does not exist; name an npz file.")
+    with path.open("rb") as handle, _open_npz(handle, path) as file:  # numpy itself may leave a broken file open
         if {"format", "shape"} <= set(file.files):
             return from_scipy(_matrix(file, path, ""), name=name)
         data, class_names = _npz_graph(file, path)
@@ -88,11 +90,9 @@ def _npz_pairs(file: Any, path: Path) -> NDArray[Any]:
     return edges.T if edges.shape[1] == 2 and not square else edges
 
 
-def _open_npz(path: Path) -> Any:
-    if not path.is_file():
-        raise DataError(f"{path} does not exist; name an npz file.")
+def _open_npz(handle: IO[bytes], path: Path) -> Any:
     try:
-        file = np.load(path, allow_pickle=False)
+        file = np.load(handle, allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(_not_plain(path, error)) from error
     if not isinstance(file, np.lib.npyio.NpzFile):
@@ -107,7 +107,7 @@ def _array(file: Any, path: Path, names: Sequence[str]) -> NDArray[Any] | None:
         return None
     try:
         array: NDArray[Any] = file[name]
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, OSError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(_not_plain(path, error)) from error
     return array
 
@@ -128,5 +128,6 @@ def _matrix(file: Any, path: Path, prefix: str) -> Any:
 
 
 def _not_plain(path: Path, error: Exception) -> str:
-    reason = "it holds pickled objects, which can run code" if "pickle" in str(error) else str(error)
+    pickled = "it is none, or holds pickled objects, which can run code"
+    reason = pickled if "pickle" in str(error) else str(error)
     return f"{path} must be a whole npz file of plain arrays, but cannot be used: {reason}; save it again."

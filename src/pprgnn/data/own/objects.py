@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -57,8 +58,10 @@ def from_networkx(
         raise DataError(
             f"No edge of the networkx graph has the attribute {weight!r}; name another weight or none."
         )
-    edges[WEIGHT] = [1.0 if value is None else value for _, _, value in ends]
-    if named.get("schema") is None:
+    learned = named.get("schema") is not None
+    if weighted or learned:
+        edges[WEIGHT] = [1.0 if value is None else value for _, _, value in ends]
+    if not learned:
         known = {"id": ID, "source": "source", "destination": "destination", "weight": WEIGHT if weighted else ""}
         named = {**known, "directed": graph.is_directed(), **named}
     return from_tables(
@@ -189,7 +192,7 @@ def _is_undirected(data: Data) -> bool:
 
 def _check_alike(graphs: Sequence[Data], name: str) -> None:
     """PyG collates only graphs that have the same attributes, equally wide."""
-    widths = [{key: data[key].shape[1:] for key in data.keys() if key not in ANY} for data in graphs]  # noqa: SIM118
+    widths = [{key: list(data[key].shape[1:]) for key in data.keys() if key not in ANY} for data in graphs]  # noqa: SIM118
     for i, found in enumerate(widths):
         if found != widths[0]:
             raise DataError(
@@ -216,10 +219,13 @@ def _task(graphs: Sequence[Data], name: str) -> tuple[bool, bool]:
 
 def checked_graph(data: Data, name: str) -> Data:
     """A copy with the types and shapes that everything else relies on."""
-    edge_index, num_nodes = data.edge_index, data.num_nodes
+    edge_index = data.edge_index
     if edge_index is None or edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.is_floating_point():
         shape = None if edge_index is None else (tuple(edge_index.shape), edge_index.dtype)
         raise DataError(f"{name}: edge_index must hold integers in shape (2, edges), but is {shape}.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyG warns when it has nothing but the edges to infer from
+        num_nodes = data.num_nodes
     if not num_nodes:
         raise DataError(f"{name} has no nodes; expected at least one.")
     edge_index = edge_index.long()
@@ -271,6 +277,8 @@ def _checked_labels(y: Tensor, name: str) -> Tensor:
         y = y.reshape(1)
     if y.dim() == 2 and y.size(1) == 1:
         y = y.squeeze(1)
+    if y.dim() > 2:
+        raise DataError(f"{name}: y must have one or two dimensions, but has shape {tuple(y.shape)}; reshape it.")
     if y.dim() == 2:
         if not bool(((y == 0) | (y == 1)).all()):
             raise DataError(f"{name}: y of several classes must hold zeros and ones only.")

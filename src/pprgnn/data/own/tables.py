@@ -148,8 +148,8 @@ def _tuples(named: Mapping[str, Any]) -> dict[str, Any]:
         if key not in Columns.__dataclass_fields__:
             options = ", ".join(Columns.__dataclass_fields__)
             raise DataError(f"There is no option {key!r}; the options are {options}.")
-    several = {key: (value,) if isinstance(value, str) else value for key, value in named.items() if key in LISTS}
-    return dict(named) | {key: None if value is None else tuple(value) for key, value in several.items()}
+    several = {key: [value] if isinstance(value, str) else value for key, value in named.items() if key in LISTS}
+    return dict(named) | {k: None if names is None else tuple(filter(None, names)) for k, names in several.items()}
 
 
 def _table(source: Source, what: str, header: bool | None, expected: str | None, notes: list[str]) -> Table:
