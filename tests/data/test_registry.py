@@ -231,3 +231,12 @@ def test_the_room_is_reachable_without_torch():
         "import pprgnn, sys; pprgnn.data.find('NCI1'); 'data' in dir(pprgnn) or 1/0; print('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_published_splits_are_looked_for_beside_the_data(data_root, tmp_path):
+    (tmp_path / "ENZYMES").symlink_to(data_root / "ENZYMES")
+    enzymes = load("ENZYMES", tmp_path)
+    with pytest.raises(DataError, match=re.escape(str(tmp_path / "splits" / "ENZYMES.json"))):
+        enzymes.splits("honest")
+    (tmp_path / "splits").symlink_to(data_root / "splits")
+    assert len(enzymes.splits("honest")) == 10

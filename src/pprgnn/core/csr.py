@@ -57,7 +57,7 @@ def transpose(matrix: Tensor) -> Tensor:
     crow, col, value = matrix.crow_indices(), matrix.col_indices(), matrix.values()
     crow_t, col_t, source = sort_entries(col, rows(crow), matrix.size(0))
     value_t = value[source]
-    if torch.equal(crow_t, crow) and torch.equal(col_t, col) and torch.equal(value_t, value):
+    if torch.equal(col_t, col) and torch.equal(value_t, value):  # crow agrees as well: it counts the rows in col_t
         return matrix
     return csr_tensor(crow_t, col_t, value_t)
 

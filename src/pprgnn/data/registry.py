@@ -77,11 +77,11 @@ def load(name: str | Path, root: Path | str | None = None, *, cache: bool = True
     if card.family == "generated":
         return build()
     files = _files(card, folder)
-    if not cache:
-        return build()
     from pprgnn.data.store import prepared
 
-    return prepared(_key(card, options), files, build)
+    dataset = prepared(_key(card, options), files, build) if cache else build()
+    dataset.home = folder  # published splits lie beside the data
+    return dataset
 
 
 def differences(card: Card, dataset: GraphDataset) -> list[str]:
