@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 help:            ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(wildcard src/pprgnn/core/*.cpp)
 	@echo "Setting up $(VENV) (a minute or two, once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet -c constraints.txt torch
@@ -25,8 +25,9 @@ test: $(STAMP)   ## lint, types and all tests
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest
 
-bench: $(STAMP)  ## measure speed and memory; prints one table, writes results/bench.json
+bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/bench.json and results/data.json
 	@$(BIN)/python -m benchmarks.run
+	@$(BIN)/python -m benchmarks.data
 
 lint: $(STAMP)   ## ruff and mypy only
 	@$(BIN)/ruff check src tests benchmarks examples

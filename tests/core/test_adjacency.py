@@ -244,6 +244,15 @@ def test_to_another_type(reorder):
     assert_equal(double @ torch.eye(34, dtype=torch.float64), adj.to_dense().double())
 
 
+@pytest.mark.parametrize("graph", [DIRECTED, ZOO["karate"]], ids=str)
+def test_transposed_after_a_conversion(graph):
+    adj = graph.adjacency()
+    symmetric = adj.is_symmetric
+    single = adj.to(torch.float32)
+    assert single.is_symmetric == symmetric
+    assert torch.equal(single.matrix_t.to_dense(), single.matrix.to_dense().t())
+
+
 def test_gradients_flow_through_a_conversion():
     weights = DIRECTED.edge_weight.float().requires_grad_()
     adj = Adjacency.from_edge_index(DIRECTED.edge_index, weights, 6, normalize=None).to(torch.float64)

@@ -193,7 +193,8 @@ class Adjacency:
         rank = torch.empty_like(order)
         rank[order] = torch.arange(num_nodes, device=order.device)
         crow, col, source = permute(crow, col, order, rank)
-        return cls(crow, col, value[source], normalize=normalize, order=order, rank=rank)
+        value = value.index_select(0, source)
+        return cls(crow, col, value, normalize=normalize, order=order, rank=rank)
 
     # ------------------------------------------------------------------------------------------------- facts
     @property

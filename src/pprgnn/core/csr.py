@@ -48,15 +48,21 @@ def _room(num_nodes: int, num_entries: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def rows(crow: Tensor) -> Tensor:
     """The row of every entry."""
-    nodes = torch.arange(crow.numel() - 1, dtype=crow.dtype, device=crow.device)
-    return nodes.repeat_interleave(crow.diff())
+    num_nodes, num_entries = crow.numel() - 1, int(crow[-1])
+    library = graph_library(crow, num_nodes, num_entries)
+    if library is None:
+        nodes = torch.arange(num_nodes, dtype=crow.dtype, device=crow.device)
+        return nodes.repeat_interleave(crow.diff(), output_size=num_entries)
+    row = torch.empty(num_entries, dtype=torch.int32)
+    call(library.pprgnn_rows, num_nodes, crow, row)
+    return row
 
 
 def transpose(matrix: Tensor) -> Tensor:
     """The transpose in CSR: the matrix itself when it is symmetric."""
     crow, col, value = matrix.crow_indices(), matrix.col_indices(), matrix.values()
     crow_t, col_t, source = sort_entries(col, rows(crow), matrix.size(0))
-    value_t = value[source]
+    value_t = value.index_select(0, source)
     if torch.equal(col_t, col) and torch.equal(value_t, value):  # crow agrees as well: it counts the rows in col_t
         return matrix
     return csr_tensor(crow_t, col_t, value_t)

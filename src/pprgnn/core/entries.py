@@ -55,7 +55,7 @@ def check_entries(
 def coalesce(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """``crow``, ``col`` and weights, sorted by (row, col); edges that occur more than once are added up."""
     crow, col, source = sort_entries(row, col, num_nodes)
-    weight = weight[source]
+    weight = weight.index_select(0, source)  # twice as fast as weight[source]
     first = torch.ones(col.numel() + 1, dtype=torch.bool, device=col.device)
     torch.ne(col[1:], col[:-1], out=first[1:-1])
     first[crow] = True  # starts of rows, and the end, so that crow can be looked up in what follows
@@ -91,7 +91,7 @@ def normalize_weights(crow: Tensor, col: Tensor, weight: Tensor, normalize: Norm
     connected = degree > 0
     safe = torch.where(connected, degree, 1.0)  # no division by zero, neither here nor in the gradient
     if normalize == "row":
-        return weight * torch.where(connected, 1.0 / safe, 0.0)[row]
+        return weight * torch.where(connected, 1.0 / safe, 0.0).index_select(0, row)
     scale = torch.where(connected, safe.rsqrt(), 0.0)
     cut = 0 if bool(connected.all()) else int((~connected[col]).sum())
     if cut:
@@ -101,4 +101,5 @@ def normalize_weights(crow: Tensor, col: Tensor, weight: Tensor, normalize: Norm
             UserWarning,
             stacklevel=4,
         )
-    return weight * (scale[row] * scale[col])  # in this order the result is symmetric to the last bit
+    both = scale.index_select(0, row) * scale.index_select(0, col)  # first: symmetric to the last bit
+    return weight * both

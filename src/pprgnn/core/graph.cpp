@@ -93,6 +93,11 @@ void sort_entries(int64_t n, int64_t count, const Index* row, const Index* col, 
     crow[n] = int32_t(count);
 }
 
+void expand_rows(int64_t n, const int32_t* crow, int32_t* row, int threads) {
+#pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(static)
+    for (int64_t r = 0; r < n; ++r) std::fill(row + crow[r], row + crow[r + 1], int32_t(r));
+}
+
 // The CSR matrix with node order[p] moved to position p; rank is the inverse of order.
 void permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* order, const int64_t* rank,
              int32_t* new_crow, int32_t* new_col, int32_t* source, int threads) {
@@ -112,12 +117,17 @@ void permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* 
 }
 
 // ------------------------------------------------------------------------------------------------- node order
-// An undirected graph. Node u has neighbours col[begin[u]] ... col[end[u] - 1], in no particular order. Offsets are
-// unsigned because both directions of 2^31 entries are counted.
+struct Edge {
+    int32_t to;
+    uint32_t weight;
+};
+
+// An undirected graph: node u has edges begin[u] ... end[u] - 1, in no particular order. Numbers of edges are unsigned
+// because both directions of 2^31 entries are counted.
 struct Graph {
     int64_t n;
-    Array<uint32_t> begin, end, weight;
-    Array<int32_t> col;
+    Array<uint32_t> begin, end;
+    Array<Edge> edges;
 };
 
 uint32_t scramble(uint32_t x) {  // the last steps of MurmurHash3: a bijection
@@ -134,12 +144,12 @@ void choose(const Graph& g, const uint32_t* volume, int32_t* best, int threads) 
         uint64_t strongest = 0;
         int32_t choice = int32_t(u);
         for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) {
-            const int32_t v = g.col[e];
-            const float strength = float(g.weight[e]) * pull[v];
+            const Edge edge = g.edges[e];
+            const float strength = float(edge.weight) * pull[edge.to];
             uint32_t bits;  // positive floats compare as their bits do
             std::memcpy(&bits, &strength, sizeof bits);
-            const uint64_t key = uint64_t(bits) << 32 | scramble(uint32_t(u ^ v));
-            choice = key > strongest ? v : choice;
+            const uint64_t key = uint64_t(bits) << 32 | scramble(uint32_t(u ^ edge.to));
+            choice = key > strongest ? edge.to : choice;
             strongest = std::max(strongest, key);
         }
         best[u] = choice;
@@ -150,19 +160,20 @@ void choose(const Graph& g, const uint32_t* volume, int32_t* best, int threads) 
 int64_t merge(const Graph& g, const uint32_t* volume, uint32_t level, int32_t* group, int threads) {
     const auto best = unset<int32_t>(g.n);
     choose(g, volume, best.get(), threads);
-    const auto leads = unset<bool>(g.n), stays = unset<bool>(g.n), joins = unset<bool>(g.n);
+    const auto mutual = unset<bool>(g.n), leads = unset<bool>(g.n), stays = unset<bool>(g.n), joins = unset<bool>(g.n);
     int32_t groups = 0;
 #pragma omp parallel num_threads(team(threads, g.n))
     {
 #pragma omp for schedule(static)
         for (int64_t u = 0; u < g.n; ++u) {
             const int32_t v = best[u];
-            leads[u] = best[v] == u && (volume[u] > volume[v] || (volume[u] == volume[v] && u <= v));
+            mutual[u] = best[v] == u;
+            leads[u] = mutual[u] && (volume[u] > volume[v] || (volume[u] == volume[v] && u <= v));
         }
 #pragma omp for schedule(static)
         for (int64_t u = 0; u < g.n; ++u) {
             const bool coin = scramble(uint32_t(u) + level * 0x9e3779b9u) & 1;
-            stays[u] = leads[u] || (coin && best[best[u]] != u && !leads[best[u]]);
+            stays[u] = leads[u] || (coin && !mutual[u] && !leads[best[u]]);
         }
 #pragma omp for schedule(static)
         for (int64_t u = 0; u < g.n; ++u) joins[u] = !stays[u] && stays[best[u]];
@@ -190,18 +201,23 @@ struct Members {
 // The graph of the groups: weights between two groups are added up, weights inside a group are dropped. Spoils g.
 // `spare` is a larger graph that is no longer needed, or an empty one: its memory is used again.
 Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& members, Graph spare, int threads) {
-    Graph to{groups, unset<uint32_t>(groups), unset<uint32_t>(groups), std::move(spare.weight), std::move(spare.col)};
-    uint32_t room = 0;
-    for (int64_t k = 0; k < groups; ++k) {
-        to.begin[k] = room;
-        for (int32_t m = members.start[k]; m < members.start[k + 1]; ++m)
-            room += g.end[members.node[m]] - g.begin[members.node[m]];
+    Graph to{groups, unset<uint32_t>(groups), unset<uint32_t>(groups), std::move(spare.edges)};
+    threads = team(threads, g.end[g.n - 1] + g.n);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t u = 0; u < g.n; ++u)
+            for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) g.edges[e].to = group[g.edges[e].to];
+#pragma omp for schedule(static)
+        for (int64_t k = 0; k < groups; ++k) {
+            to.end[k] = 0;
+            for (int32_t m = members.start[k]; m < members.start[k + 1]; ++m)
+                to.end[k] += g.end[members.node[m]] - g.begin[members.node[m]];
+        }
     }
-    if (!to.col) to.col = unset<int32_t>(room), to.weight = unset<uint32_t>(room);
-    threads = team(threads, room + g.n);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t u = 0; u < g.n; ++u)
-        for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) g.col[e] = group[g.col[e]];
+    uint32_t room = 0;
+    for (int64_t k = 0; k < groups; ++k) to.begin[k] = std::exchange(room, room + to.end[k]);
+    if (!to.edges) to.edges = unset<Edge>(room);
     std::vector<uint32_t> seen_at(threads * groups, ~0u);  // where a group stands in the list that a thread writes
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1024)
     for (int64_t k = 0; k < groups; ++k) {
@@ -209,19 +225,19 @@ Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& me
         const uint32_t begin = to.begin[k];
         uint32_t end = begin;
         for (int32_t m = members.start[k]; m < members.start[k + 1]; ++m) {
-            const int32_t u = members.node[m];
-            for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) {
-                uint32_t& at = seen[g.col[e]];
+            __builtin_prefetch(&g.edges[g.begin[members.node[std::min<int64_t>(m + 8, g.n - 1)]]]);
+            for (uint32_t e = g.begin[members.node[m]]; e < g.end[members.node[m]]; ++e) {
+                uint32_t& at = seen[g.edges[e].to];
                 if (at >= begin && at < end) {  // else it was written for another group, or never
-                    to.weight[at] += g.weight[e];
+                    to.edges[at].weight += g.edges[e].weight;
                 } else {
-                    to.col[end] = g.col[e], to.weight[end] = g.weight[e];
+                    to.edges[end] = g.edges[e];
                     at = end++;
                 }
             }
         }
         const uint32_t own = seen[k];  // edges inside the group: the last one takes their place
-        if (own >= begin && own < end) to.col[own] = to.col[--end], to.weight[own] = to.weight[end];
+        if (own >= begin && own < end) to.edges[own] = to.edges[--end];
         to.end[k] = end;
     }
     return to;
@@ -248,13 +264,13 @@ Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads
     const int64_t count = crow[n];
     const bool symmetric = looks_symmetric(n, crow, col, threads);
     const int64_t room = symmetric ? count : 2 * count;
-    Graph g{n, unset<uint32_t>(n), unset<uint32_t>(n), unset<uint32_t>(room), unset<int32_t>(room)};
+    Graph g{n, unset<uint32_t>(n), unset<uint32_t>(n), unset<Edge>(room)};
     if (symmetric) {
 #pragma omp parallel for num_threads(team(threads, room + n))
         for (int64_t u = 0; u < n; ++u) {
             g.begin[u] = g.end[u] = uint32_t(crow[u]);
             for (int32_t e = crow[u]; e < crow[u + 1]; ++e)
-                if (col[e] != u) g.weight[g.end[u]] = 2, g.col[g.end[u]++] = col[e];
+                if (col[e] != u) g.edges[g.end[u]++] = {col[e], 2};
         }
         return g;
     }
@@ -267,8 +283,7 @@ Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads
     }
     for (int64_t u = 0; u < n; ++u)
         for (int32_t e = crow[u]; e < crow[u + 1]; ++e)
-            g.col[g.end[u]++] = col[e], g.col[g.end[col[e]]++] = int32_t(u);
-    std::fill(&g.weight[0], &g.weight[0] + room, 1);
+            g.edges[g.end[u]++] = {col[e], 1}, g.edges[g.end[col[e]]++] = {int32_t(u), 1};
     std::vector<int32_t> itself(n);
     std::iota(itself.begin(), itself.end(), 0);
     return contract(g, itself.data(), n, Members(n, itself.data(), n), {}, threads);
@@ -278,7 +293,8 @@ void order_nodes(int64_t n, const int32_t* crow, const int32_t* col, int64_t* or
     Graph g = undirected(n, crow, col, threads), spare{};
     std::vector<uint32_t> volume(n);
 #pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(static)
-    for (int64_t u = 0; u < n; ++u) volume[u] = std::accumulate(&g.weight[0] + g.begin[u], &g.weight[0] + g.end[u], 0u);
+    for (int64_t u = 0; u < n; ++u)
+        for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) volume[u] += g.edges[e].weight;
     const auto group = unset<int32_t>(n);
     std::vector<Members> tree;
     for (uint32_t level = 0;; ++level) {
@@ -322,6 +338,10 @@ int attempt(Work work) {
     }
 EXPORT(int32_t, i32)
 EXPORT(int64_t, i64)
+
+extern "C" int pprgnn_rows(int64_t n, const int32_t* crow, int32_t* row, int threads) {
+    return expand_rows(n, crow, row, threads), 0;
+}
 
 extern "C" int pprgnn_permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* order,
                               const int64_t* rank, int32_t* new_crow, int32_t* new_col, int32_t* source, int threads) {

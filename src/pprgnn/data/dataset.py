@@ -122,7 +122,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         if self._indices is None:
             whole: Tensor = self._data[name]
             return whole
-        return torch.cat([data[name] for data in self])
+        return torch.cat([self._data[name][:0], *(data[name] for data in self)])
 
     def rename(self, name: str) -> GraphDataset:
         """The same graphs under another name."""

@@ -93,7 +93,11 @@ def _write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
+        partial.touch()
+        mode = partial.stat().st_mode
         save_file(_apart(tensors), partial, dict(metadata))
+        with contextlib.suppress(OSError):  # safetensors lets nobody else read it, whatever the umask says
+            partial.chmod(mode)
         os.replace(partial, path)
     except SafetensorError as error:  # also when the disk is full
         raise OSError(str(error)) from error

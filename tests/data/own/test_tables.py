@@ -42,7 +42,7 @@ def table(tmp_path):
     return write_file
 
 
-# ------------------------------------------------------------------------------------------------------- the same graph
+# -------------------------------------------------------------------------------------------------- the same graph
 @given(graphs(), st.sampled_from(FORMATS), st.booleans())
 def test_the_same_graph_comes_back(drawn, suffix, weighted):
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +109,7 @@ def test_several_classes_each(table):
     assert "column 'label' holds several classes, separated by '|'" in dataset.facts.guessed
 
 
-# -------------------------------------------------------------------------------------------------------------- guesses
+# --------------------------------------------------------------------------------------------------------- guesses
 @pytest.mark.parametrize(
     ("header", "found"),
     [
@@ -179,7 +179,7 @@ def test_many_columns_with_the_same_remark_share_a_line(table):
     assert guessed[-1] == "20 columns (c0, c1, c2, c3, c4, ...): not used: all values are the same"
 
 
-# ------------------------------------------------------------------------------------------------------ first lines
+# ----------------------------------------------------------------------------------------------------- first lines
 def test_a_first_line_of_node_ids_is_an_edge(table):
     dataset = from_tables(table("edges.csv", "ann,bob\nbob,cleo\ncleo,ann\n"))
     assert ids_of(dataset) == ["ann", "bob", "cleo"]

@@ -38,7 +38,15 @@ def edges_of(
         *starts_and_ends, column = _ids((edges, ends), (nodes, [str(columns.id)]))
         ids = column.combine_chunks()
         _refuse_duplicates(nodes, ids)
-        source, destination = (_positions(edges, end, ids, nodes) for end in starts_and_ends)
+        source, destination = (_look_up(end, ids) for end in starts_and_ends)
+        unknown = np.flatnonzero((source < 0) | (destination < 0))
+        if len(unknown):
+            row = int(unknown[0])
+            node = starts_and_ends[0 if source[row] < 0 else 1][row].as_py()
+            raise DataError(
+                f"{edges.where(row)} names the node {node!r}, which is in no row of {nodes.origin} "
+                f"({len(unknown):,} of {len(edges):,} edges do so); add these nodes, or drop these edges."
+            )
     weight = None if columns.weight is None else _weights(edges, columns.weight)
     return *merge_edges(source, destination, weight, len(ids), columns.directed, notes), ids
 
@@ -116,23 +124,10 @@ def _refuse_duplicates(nodes: Table, ids: pa.Array) -> None:
         seen[node] = row
 
 
-def _positions(edges: Table, end: pa.ChunkedArray, ids: pa.Array, nodes: Table) -> Index:
-    """The position of each of these ids among those of the node table."""
-    if len(end) == 0:
-        return np.empty(0, dtype=np.int64)
-    found = _look_up(end, ids)
-    if found.min() < 0:
-        unknown = np.flatnonzero(found < 0)
-        row = int(unknown[0])
-        raise DataError(
-            f"{edges.where(row)} names the node {end[row].as_py()!r}, which is in no row of {nodes.origin} "
-            f"({len(unknown):,} of {len(found):,} edges do so); add these nodes, or drop these edges."
-        )
-    return found
-
-
 def _look_up(wanted: pa.ChunkedArray, ids: pa.Array) -> Index:
     """Positions, -1 for ids that are not there."""
+    if len(wanted) == 0:
+        return np.empty(0, dtype=np.int64)
     if pa.types.is_integer(ids.type):
         numbers, known = np.asarray(wanted), np.asarray(ids)
         low, high = int(known.min()), int(known.max())
@@ -146,14 +141,14 @@ def _look_up(wanted: pa.ChunkedArray, ids: pa.Array) -> Index:
 
 # --------------------------------------------------------------------------------------------------- weights
 def _weights(edges: Table, name: str) -> Weights:
-    column = edges.column(name)
+    column = edges.numeric(name)
     if column.null_count:
         row = _first(pc.is_null(column))
         raise DataError(f"{edges.where(row)}, column {name!r} must hold the edge's weight, but is empty; fill it.")
     try:
         weight: Weights = np.asarray(column.cast(pa.float64(), safe=False))
     except pa.ArrowInvalid:
-        row = _first(pc.invert(pc.match_substring_regex(column.cast(pa.string()), NUMBER)))
+        row = _first(pc.invert(pc.match_substring_regex(column, NUMBER)))
         raise DataError(
             f"{edges.where(row)}, column {name!r} must hold the weight of the edge, a number, but holds "
             f"{column[row].as_py()!r}; correct it, or name another weight column ('' for none)."

@@ -152,7 +152,7 @@ def _share(valid: NDArray[np.bool_]) -> str:
 
 def _numbers(table: Table, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The column as numbers (rows, 1), and which are there; times and dates in microseconds."""
-    column = table.column(name)
+    column = table.numeric(name)
     kind = column.type
     try:
         if pa.types.is_temporal(kind):
@@ -162,8 +162,8 @@ def _numbers(table: Table, name: str) -> tuple[NDArray[np.float64], NDArray[np.b
         numbers: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if is_text(kind):
-            wrong = pc.invert(pc.match_substring_regex(column.cast(pa.string()), NUMBER))
-            row = int(np.flatnonzero(np.asarray(pc.fill_null(wrong, False)))[0])
+            right = pc.fill_null(pc.match_substring_regex(column, NUMBER), True)
+            row = int(np.flatnonzero(~np.asarray(right))[0])
             place, problem = table.where(row), f"must hold a number, but holds {column[row].as_py()!r}"
         else:
             place, problem = table.origin, f"must hold numbers or text, but holds {kind}"

@@ -65,6 +65,13 @@ class Table:
         """A column of names: blank ones are missing, and 1.0 is 1 (pandas makes floats when one is missing)."""
         return trimmed(pc.replace_substring_regex(self.texts([name])[0], r"^([-+]?\d+)\.0+$", r"\1"))
 
+    def numeric(self, name: str) -> pa.ChunkedArray:
+        """A column that should hold numbers; if they came as text, this is plain enough for Arrow to read them."""
+        column = self.column(name)
+        if not is_text(column.type):
+            return column
+        return pc.replace_substring_regex(trimmed(column.cast(pa.string())), r"^\+", "")
+
     def _as_text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         kind = column.type
         try:
