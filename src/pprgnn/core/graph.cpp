@@ -25,7 +25,7 @@ Array<T> unset(int64_t count) {  // all of it is written before it is read: no n
 }
 
 // Waking threads for less work than this costs more than it saves.
-int team(int threads, int64_t work) { return int(std::max<int64_t>(1, std::min<int64_t>(threads, work / 20000))); }
+int team(int threads, int64_t work) { return int(std::max<int64_t>(1, std::min<int64_t>(threads, work / 50000))); }
 
 // ---------------------------------------------------------------------------------------------------- sorting
 // A row's entries as (column, where it came from), in 64 bits; all differ, so that any sort is a stable one.
@@ -109,8 +109,11 @@ void permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* 
     for (int64_t block = 0; block < n; block += kBlock) {
         const int64_t stop = std::min(n, block + kBlock);
         uint64_t* key = &keys[0] + new_crow[block];
-        for (int64_t p = block; p < stop; ++p)
-            for (int32_t e = crow[order[p]]; e < crow[order[p] + 1]; ++e) *key++ = pack(rank[col[e]], e);
+        for (int64_t p = block; p < stop; ++p) {
+            __builtin_prefetch(&col[crow[order[std::min(p + 16, n - 1)]]]);  // rows come from anywhere
+            const int32_t begin = crow[order[p]], end = crow[order[p] + 1];
+            for (int32_t e = begin; e < end; ++e) *key++ = pack(rank[col[e]], e);
+        }
         for (int64_t p = block; p < stop; ++p)
             finish_row(&keys[0] + new_crow[p], &keys[0] + new_crow[p + 1], new_col + new_crow[p], source + new_crow[p]);
     }
@@ -163,25 +166,24 @@ int64_t merge(const Graph& g, const uint32_t* volume, uint32_t level, int32_t* g
     const auto mutual = unset<bool>(g.n), leads = unset<bool>(g.n), stays = unset<bool>(g.n), joins = unset<bool>(g.n);
     int32_t groups = 0;
 #pragma omp parallel num_threads(team(threads, g.n))
-    {
+    {  // no branches: nobody could predict them
 #pragma omp for schedule(static)
         for (int64_t u = 0; u < g.n; ++u) {
             const int32_t v = best[u];
             mutual[u] = best[v] == u;
-            leads[u] = mutual[u] && (volume[u] > volume[v] || (volume[u] == volume[v] && u <= v));
+            leads[u] = mutual[u] & ((volume[u] > volume[v]) | ((volume[u] == volume[v]) & (u <= v)));
         }
 #pragma omp for schedule(static)
         for (int64_t u = 0; u < g.n; ++u) {
             const bool coin = scramble(uint32_t(u) + level * 0x9e3779b9u) & 1;
-            stays[u] = leads[u] || (coin && !mutual[u] && !leads[best[u]]);
+            stays[u] = leads[u] | (coin & !mutual[u] & !leads[best[u]]);
         }
 #pragma omp for schedule(static)
-        for (int64_t u = 0; u < g.n; ++u) joins[u] = !stays[u] && stays[best[u]];
+        for (int64_t u = 0; u < g.n; ++u) joins[u] = !stays[u] & stays[best[u]];
 #pragma omp single
         for (int64_t u = 0; u < g.n; ++u) group[u] = groups, groups += !joins[u];
 #pragma omp for schedule(static)
-        for (int64_t u = 0; u < g.n; ++u)
-            if (joins[u]) group[u] = group[best[u]];
+        for (int64_t u = 0; u < g.n; ++u) group[u] = group[joins[u] ? best[u] : u];
     }
     return groups;
 }
@@ -243,37 +245,28 @@ Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& me
     return to;
 }
 
-// Whether entry (i, j) comes with entry (j, i), by a sum in which the two cancel out. Other sets of entries give zero
-// once in 2^64 graphs; the order would then be a worse one.
-bool looks_symmetric(int64_t n, const int32_t* crow, const int32_t* col, int threads) {
+// A + A' with its weights 1 and 2, without self-loops. If A is symmetric that is A itself, twice. Whether it is shows a
+// sum in which the entries (i, j) and (j, i) cancel out; in other graphs it is zero once in 2^64, and the order worse.
+Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads) {
+    const int64_t count = crow[n];
+    Graph g{n, unset<uint32_t>(n), unset<uint32_t>(n), unset<Edge>(count)};
     uint64_t sum = 0;
-#pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(static) reduction(+ : sum)
-    for (int64_t i = 0; i < n; ++i)
-        for (int32_t e = crow[i]; e < crow[i + 1]; ++e) {
-            const uint64_t low = std::min<uint64_t>(i, col[e]), high = std::max<uint64_t>(i, col[e]);
+#pragma omp parallel for num_threads(team(threads, count + n)) schedule(static) reduction(+ : sum)
+    for (int64_t u = 0; u < n; ++u) {
+        uint32_t end = g.begin[u] = uint32_t(crow[u]);
+        for (int32_t e = crow[u]; e < crow[u + 1]; ++e) {
+            const uint64_t low = std::min<uint64_t>(u, col[e]), high = std::max<uint64_t>(u, col[e]);
             uint64_t pair = (high << 32 | low) * 0x9e3779b97f4a7c15u;
             pair = (pair ^ pair >> 32) * 0xd6e8feb86659fd93u;
             pair ^= pair >> 32;
-            sum += low == high ? 0 : uint64_t(i) == low ? pair : -pair;
+            sum += low == high ? 0 : uint64_t(u) == low ? pair : -pair;
+            g.edges[end] = {col[e], 2};
+            end += low != high;
         }
-    return sum == 0;
-}
-
-// A + A' with its weights 1 and 2, without self-loops.
-Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads) {
-    const int64_t count = crow[n];
-    const bool symmetric = looks_symmetric(n, crow, col, threads);
-    const int64_t room = symmetric ? count : 2 * count;
-    Graph g{n, unset<uint32_t>(n), unset<uint32_t>(n), unset<Edge>(room)};
-    if (symmetric) {
-#pragma omp parallel for num_threads(team(threads, room + n))
-        for (int64_t u = 0; u < n; ++u) {
-            g.begin[u] = g.end[u] = uint32_t(crow[u]);
-            for (int32_t e = crow[u]; e < crow[u + 1]; ++e)
-                if (col[e] != u) g.edges[g.end[u]++] = {col[e], 2};
-        }
-        return g;
+        g.end[u] = end;
     }
+    if (sum == 0) return g;
+    g.edges = unset<Edge>(2 * count);
     std::vector<uint32_t> into(n);
     for (int64_t e = 0; e < count; ++e) ++into[col[e]];
     uint32_t place = 0;
@@ -307,16 +300,19 @@ void order_nodes(int64_t n, const int32_t* crow, const int32_t* col, int64_t* or
         spare = contract(g, group.get(), groups, tree.back(), std::move(spare), threads);
         std::swap(g, spare);
     }
-    std::vector<int32_t> sorted(g.n), opened;
-    std::iota(sorted.begin(), sorted.end(), 0);
+    auto sorted = unset<int32_t>(n), opened = unset<int32_t>(n);
+    std::iota(&sorted[0], &sorted[0] + g.n, 0);
+    int64_t groups = g.n;
     for (; !tree.empty(); tree.pop_back()) {
         const Members& members = tree.back();
-        opened.clear();
-        for (const int32_t k : sorted)
-            opened.insert(opened.end(), &members.node[0] + members.start[k], &members.node[0] + members.start[k + 1]);
+        int64_t place = 0;
+        for (int64_t k = 0; k < groups; ++k)
+            for (int32_t m = members.start[sorted[k]]; m < members.start[sorted[k] + 1]; ++m)
+                opened[place++] = members.node[m];
+        groups = place;
         sorted.swap(opened);
     }
-    std::copy(sorted.begin(), sorted.end(), order);
+    std::copy(&sorted[0], &sorted[0] + n, order);
 }
 
 template <class Work>

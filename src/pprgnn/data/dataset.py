@@ -67,7 +67,8 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         super().__init__(root=None)
         self._data, self.slices, self.facts = data, slices, facts
         self.node_names: Sequence[str] | None = None  # ids as the source writes them, when they are not numbers
-        self.path: Path | None = None  # the prepared file behind the tensors
+        self.path: Path | None = None  # the prepared file behind the tensors ...
+        self.stamp = 0  # ... and when it was written
         self.home: Path | None = None  # the data root that the raw files came from
 
     @classmethod
@@ -129,6 +130,12 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         renamed = copy(self)
         renamed.facts = replace(self.facts, name=name)
         return renamed
+
+    def copy(self, idx: Any = None) -> GraphDataset:
+        """A deep copy, or one of the graphs that ``idx`` chooses; no file is behind it."""
+        copied: GraphDataset = super().copy(idx)
+        copied.path = None
+        return copied
 
     # ------------------------------------------------------------------------------------------------- views
     def adjacency(

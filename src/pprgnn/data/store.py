@@ -69,7 +69,7 @@ def open_file(path: Path | str) -> GraphDataset:
         dataset = _assemble(tensors, Facts.from_json(metadata["facts"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); make it again.") from error
-    dataset.path = path
+    dataset.path, dataset.stamp = path, path.stat().st_mtime_ns
     return dataset
 
 
@@ -184,14 +184,18 @@ def kept_adjacency(
     build: Callable[[], Adjacency],
 ) -> Adjacency:
     """The adjacency of one graph: from the cache when it is large and its data set is prepared."""
-    if dataset.path is None or dataset._indices is not None or dataset.graph_sizes[index] < LARGE_GRAPH:
+    changed = dataset._indices is not None or dataset.transform is not None
+    if dataset.path is None or changed or dataset.graph_sizes[index] < LARGE_GRAPH:
         return build()
     kind = f"{normalize}{'-loops' if add_self_loops else ''}-{index}"
     path = dataset.path.with_name(f"{dataset.path.stem}.{kind}{ADJACENCY}")
-    with contextlib.suppress(DataError, ValueError, KeyError, OSError):  # damaged, or not there: built now
-        if path.stat().st_mtime_ns >= dataset.path.stat().st_mtime_ns:
-            return Adjacency.from_state(*_read(path))
+    stamp = {"prepared": str(dataset.stamp)}  # another file may have taken the place of the one that is open
+    with contextlib.suppress(DataError, ValueError, KeyError):  # damaged, or not there: built now
+        tensors, facts = _read(path)
+        if stamp.items() <= facts.items():
+            return Adjacency.from_state(tensors, facts)
     adj = build()
+    tensors, facts = adj.state()
     with contextlib.suppress(OSError):  # a read-only folder: built anew each time
-        _write(path, *adj.state())
+        _write(path, tensors, facts | stamp)
     return adj

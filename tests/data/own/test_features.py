@@ -156,6 +156,10 @@ def test_columns_that_say_something(values):
     assert learn(values)[0] is not None
 
 
+def test_a_list_may_begin_with_a_count():
+    assert learn([[i, i * i] for i in range(30)])[0].kind == "vector"
+
+
 def test_what_is_asked_for_is_taken():
     assert learn(list(range(30)), asked_for=True)[0].kind == "number"
     assert learn(["x", "y", "z"], asked_for=True)[0].categories == ("x", "y", "z")

@@ -191,7 +191,9 @@ def test_scipy_the_same_matrix_comes_back(rows):
 def test_scipy_entries_that_are_stored_twice_or_are_zero():
     twice = sp.coo_array((np.array([1, 1, 1, 0]), ([0, 0, 1, 1], [1, 1, 0, 1])), shape=(2, 2))
     assert edges_of(from_scipy(twice)) == {(0, 1): 2.0, (1, 0): 1.0}
-    assert twice.nnz == 4  # not changed
+    zero = sp.csr_array((np.array([1.0, 0.0]), ([0, 1], [1, 0])), shape=(2, 2))
+    assert edges_of(from_scipy(zero)) == {(0, 1): 1.0}
+    assert (twice.nnz, zero.nnz) == (4, 2)  # not changed
     assert "edge_weight" not in from_scipy(twice.tocsr().astype(bool))._data
 
 

@@ -201,14 +201,10 @@ def test_a_header_of_usual_names_stays_one_even_if_nodes_are_called_so(table, na
 
 
 def test_without_a_header_now_there_is_none_later(table):
-    nodes = table("nodes.csv", "ann,1\nbob,2\ncleo,5\n")
-    old = from_tables(table("edges.csv", "ann,bob\nbob,cleo\ncleo,ann\n"), nodes)
-    new = from_tables(
-        table("later.csv", "dan,eve\nfay,gus\n"),
-        table("new.csv", "dan,1\neve,2\nfay,3\ngus,4\n"),
-        schema=old.facts.schema,
-    )
+    old = from_tables(table("edges.csv", "ann,bob\nbob,cleo\ncleo,ann\n"))
+    new = from_tables(table("later.csv", "dan,eve\nfay,gus\n"), schema=old.facts.schema)
     assert new._data.num_edges == 4
+    assert new.facts.guessed == ("later.csv has no header line",)
 
 
 def test_a_name_for_the_graph(table):
@@ -308,6 +304,16 @@ def test_where_columns_are_may_change(trained, table):
     )
     assert new._data.edge_weight.tolist() == [3, 3]
     assert new._data.x.equal(dataset._data.x)
+
+
+def test_weights_and_split_can_be_left_out_later(table):
+    edges = table("edges.csv", "a,b,weight\n1,2,3\n")
+    old = from_tables(edges, table("nodes.csv", "id,split\n1,train\n2,test\n"))
+    new = from_tables(edges, edges.with_name("nodes.csv"), schema=old.facts.schema, weight="", split="")
+    assert "part" in old._data
+    assert "edge_weight" in old._data
+    assert "part" not in new._data
+    assert "edge_weight" not in new._data
 
 
 def test_a_schema_survives_json():

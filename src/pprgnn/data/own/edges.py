@@ -47,7 +47,7 @@ def edges_of(
                 f"{edges.where(row)} names the node {node!r}, which is in no row of {nodes.origin} "
                 f"({len(unknown):,} of {len(edges):,} edges do so); add these nodes, or drop these edges."
             )
-    weight = None if columns.weight is None else _weights(edges, columns.weight)
+    weight = _weights(edges, columns.weight) if columns.weight else None
     return *merge_edges(source, destination, weight, len(ids), columns.directed, notes), ids
 
 

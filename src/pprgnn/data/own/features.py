@@ -108,8 +108,8 @@ def learn_feature(
     values = numbers[valid]
     if not missing and (values == values[0]).all():
         return None, "all values are the same"
-    counting = np.arange(len(values)) + values[0, 0]
-    if not asked_for and len(values) >= FEW and values[0, 0] in (0, 1) and np.array_equal(values[:, 0], counting):
+    counting = np.arange(len(values))[:, None] + values[0]
+    if not asked_for and len(values) >= FEW and values[0, 0] in (0, 1) and np.array_equal(values, counting):
         return None, "it counts the rows"
     # By the largest value first: squares of numbers beyond 1e154 overflow.
     size = np.maximum(np.abs(values).max(axis=0), 1e-300)

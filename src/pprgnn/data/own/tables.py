@@ -298,5 +298,5 @@ def _encode_nodes(data: Data, table: Table, schema: Schema) -> None:
             y = np.zeros(shape, np.float32) if schema.label.multi else np.full(shape, -1)
             labelled = np.zeros(len(table), dtype=bool)
         data.y, data.labelled = torch.from_numpy(y), torch.from_numpy(labelled.copy())
-    if schema.columns.split is not None and schema.columns.split in table.names:
+    if schema.columns.split and schema.columns.split in table.names:
         data.part = torch.from_numpy(read_parts(table, schema.columns.split))
