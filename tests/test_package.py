@@ -42,7 +42,7 @@ def test_examples_run(path):
     assert "accuracy" in done.stdout
 
 
-@pytest.mark.parametrize("block", [b for page in PAGES for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL)])
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", "\n".join(PAGES), re.DOTALL))
 def test_python_blocks_of_the_pages_run(block):
     names: dict[str, object] = {}
     exec(compile(block, "page.md", "exec"), names)

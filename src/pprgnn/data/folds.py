@@ -76,8 +76,8 @@ def _published_folds(dataset: GraphDataset, folds: int) -> list[Drawn]:
     path = (dataset.home or data_root()) / "splits" / f"{name}.json"
     if not path.is_file():
         raise DataError(
-            f"The published splits of {name} (Errica et al. 2020) are missing: run `pprgnn data fetch {name}`, put "
-            f"their file at {path}, or choose published=False for seeded folds."
+            f"The published splits of {name} (Errica et al. 2020) are missing: run `pprgnn data fetch {name}`, "
+            f"put their file at {path}, or choose published=False for seeded folds."
         )
     drawn = []
     for number, (train, val, test) in enumerate(_read_nested(path, folds), start=1):

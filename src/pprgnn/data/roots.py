@@ -17,7 +17,7 @@ def data_root() -> Path:
         return user_cache_path("pprgnn", appauthor=False) / "data"
     root = Path(named).expanduser()
     if root.exists() and not root.is_dir():
-        raise DataError(f"PPRGNN_DATA must name a folder, but {root} is a file; name the folder that holds the data.")
+        raise DataError(f"PPRGNN_DATA must name a folder, but {root} is a file; name the folder of the data.")
     return root
 
 
