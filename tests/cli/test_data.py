@@ -259,6 +259,8 @@ def test_sigint_ends_a_real_process_with_130(server, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        # a test run in the background ignores SIGINT, and its children would, too
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 30
     while not server.requests and time.monotonic() < deadline:

@@ -27,14 +27,16 @@ def check_entries(
     if num_nodes < 1:
         raise ValueError("The graph has no nodes; pass num_nodes >= 1 (edges may be absent, nodes may not).")
     if row.numel():
-        low, high = int(min(row.min(), col.min())), int(max(row.max(), col.max()))
+        lows, highs = zip(torch.aminmax(row), torch.aminmax(col), strict=True)
+        low, high = int(min(lows)), int(max(highs))
         if low < 0 or high >= num_nodes:
             raise ValueError(
                 f"Node ids must be in 0 ... {num_nodes - 1}, but the edges name nodes {low} to {high}; "
                 f"renumber the nodes or pass num_nodes={high + 1}."
             )
     if weight is None:
-        return torch.ones(row.numel(), dtype=dtype or torch.get_default_dtype(), device=row.device)
+        one = torch.ones(1, dtype=dtype or torch.get_default_dtype(), device=row.device)
+        return one.expand(row.numel())
     if weight.dim() == 2 and weight.size(1) == 1:
         weight = weight.squeeze(1)
     if weight.shape != row.shape:

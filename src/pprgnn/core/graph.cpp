@@ -130,7 +130,11 @@ struct Edge {
 struct Graph {
     int64_t n;
     Array<uint32_t> begin, end;
+    Array<uint32_t> volume;  // the weights of a node's edges; of a group, those of its nodes
     Array<Edge> edges;
+
+    Graph() = default;
+    explicit Graph(int64_t n) : n(n), begin(unset<uint32_t>(n)), end(unset<uint32_t>(n)), volume(unset<uint32_t>(n)) {}
 };
 
 uint32_t scramble(uint32_t x) {  // the last steps of MurmurHash3: a bijection
@@ -139,9 +143,9 @@ uint32_t scramble(uint32_t x) {  // the last steps of MurmurHash3: a bijection
     return x ^ x >> 16;
 }
 
-void choose(const Graph& g, const uint32_t* volume, int32_t* best, int threads) {
+void choose(const Graph& g, int32_t* best, int threads) {
     const auto pull = unset<float>(g.n);
-    for (int64_t v = 0; v < g.n; ++v) pull[v] = 1 / std::sqrt(std::sqrt(float(volume[v])));
+    for (int64_t v = 0; v < g.n; ++v) pull[v] = 1 / std::sqrt(std::sqrt(float(g.volume[v])));
 #pragma omp parallel for num_threads(team(threads, g.end[g.n - 1] + g.n)) schedule(dynamic, 1024)
     for (int64_t u = 0; u < g.n; ++u) {
         uint64_t strongest = 0;
@@ -152,17 +156,16 @@ void choose(const Graph& g, const uint32_t* volume, int32_t* best, int threads) 
             uint32_t bits;  // positive floats compare as their bits do
             std::memcpy(&bits, &strength, sizeof bits);
             const uint64_t key = uint64_t(bits) << 32 | scramble(uint32_t(u ^ edge.to));
-            choice = key > strongest ? edge.to : choice;
-            strongest = std::max(strongest, key);
+            if (key > strongest) strongest = key, choice = edge.to;
         }
         best[u] = choice;
     }
 }
 
 // Writes a group for every node; returns the number of groups.
-int64_t merge(const Graph& g, const uint32_t* volume, uint32_t level, int32_t* group, int threads) {
+int64_t merge(const Graph& g, uint32_t level, int32_t* group, int threads) {
     const auto best = unset<int32_t>(g.n);
-    choose(g, volume, best.get(), threads);
+    choose(g, best.get(), threads);
     const auto mutual = unset<bool>(g.n), leads = unset<bool>(g.n), stays = unset<bool>(g.n), joins = unset<bool>(g.n);
     int32_t groups = 0;
 #pragma omp parallel num_threads(team(threads, g.n))
@@ -170,8 +173,9 @@ int64_t merge(const Graph& g, const uint32_t* volume, uint32_t level, int32_t* g
 #pragma omp for schedule(static)
         for (int64_t u = 0; u < g.n; ++u) {
             const int32_t v = best[u];
+            const uint32_t mine = g.volume[u], other = g.volume[v];
             mutual[u] = best[v] == u;
-            leads[u] = mutual[u] & ((volume[u] > volume[v]) | ((volume[u] == volume[v]) & (u <= v)));
+            leads[u] = mutual[u] & ((mine > other) | ((mine == other) & (u <= v)));
         }
 #pragma omp for schedule(static)
         for (int64_t u = 0; u < g.n; ++u) {
@@ -203,7 +207,8 @@ struct Members {
 // The graph of the groups: weights between two groups are added up, weights inside a group are dropped. Spoils g.
 // `spare` is a larger graph that is no longer needed, or an empty one: its memory is used again.
 Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& members, Graph spare, int threads) {
-    Graph to{groups, unset<uint32_t>(groups), unset<uint32_t>(groups), std::move(spare.edges)};
+    Graph to(groups);
+    to.edges = std::move(spare.edges);
     threads = team(threads, g.end[g.n - 1] + g.n);
 #pragma omp parallel num_threads(threads)
     {
@@ -212,9 +217,11 @@ Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& me
             for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) g.edges[e].to = group[g.edges[e].to];
 #pragma omp for schedule(static)
         for (int64_t k = 0; k < groups; ++k) {
-            to.end[k] = 0;
-            for (int32_t m = members.start[k]; m < members.start[k + 1]; ++m)
+            to.end[k] = to.volume[k] = 0;
+            for (int32_t m = members.start[k]; m < members.start[k + 1]; ++m) {
                 to.end[k] += g.end[members.node[m]] - g.begin[members.node[m]];
+                to.volume[k] += g.volume[members.node[m]];
+            }
         }
     }
     uint32_t room = 0;
@@ -249,7 +256,8 @@ Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& me
 // sum in which the entries (i, j) and (j, i) cancel out; in other graphs it is zero once in 2^64, and the order worse.
 Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads) {
     const int64_t count = crow[n];
-    Graph g{n, unset<uint32_t>(n), unset<uint32_t>(n), unset<Edge>(count)};
+    Graph g(n);
+    g.edges = unset<Edge>(count);
     uint64_t sum = 0;
 #pragma omp parallel for num_threads(team(threads, count + n)) schedule(static) reduction(+ : sum)
     for (int64_t u = 0; u < n; ++u) {
@@ -264,6 +272,7 @@ Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads
             end += low != high;
         }
         g.end[u] = end;
+        g.volume[u] = 2 * (end - g.begin[u]);
     }
     if (sum == 0) return g;
     g.edges = unset<Edge>(2 * count);
@@ -276,27 +285,21 @@ Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads
     }
     for (int64_t u = 0; u < n; ++u)
         for (int32_t e = crow[u]; e < crow[u + 1]; ++e)
-            g.edges[g.end[u]++] = {col[e], 1}, g.edges[g.end[col[e]]++] = {int32_t(u), 1};
+            if (col[e] != u) g.edges[g.end[u]++] = {col[e], 1}, g.edges[g.end[col[e]]++] = {int32_t(u), 1};
+    for (int64_t u = 0; u < n; ++u) g.volume[u] = g.end[u] - g.begin[u];
     std::vector<int32_t> itself(n);
     std::iota(itself.begin(), itself.end(), 0);
     return contract(g, itself.data(), n, Members(n, itself.data(), n), {}, threads);
 }
 
 void order_nodes(int64_t n, const int32_t* crow, const int32_t* col, int64_t* order, int threads) {
-    Graph g = undirected(n, crow, col, threads), spare{};
-    std::vector<uint32_t> volume(n);
-#pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(static)
-    for (int64_t u = 0; u < n; ++u)
-        for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) volume[u] += g.edges[e].weight;
+    Graph g = undirected(n, crow, col, threads), spare;
     const auto group = unset<int32_t>(n);
     std::vector<Members> tree;
     for (uint32_t level = 0;; ++level) {
-        const int64_t groups = merge(g, volume.data(), level, group.get(), threads);
+        const int64_t groups = merge(g, level, group.get(), threads);
         if (groups == g.n) break;
         tree.emplace_back(g.n, group.get(), groups);
-        std::vector<uint32_t> total(groups);
-        for (int64_t u = 0; u < g.n; ++u) total[group[u]] += volume[u];
-        volume.swap(total);
         spare = contract(g, group.get(), groups, tree.back(), std::move(spare), threads);
         std::swap(g, spare);
     }

@@ -132,10 +132,8 @@ def _pack(names: Sequence[str]) -> dict[str, Tensor]:
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
-    text = np.frombuffer(
-        b"".join(encoded) or b"\0", dtype=np.uint8
-    )  # safetensors refuses to share an empty buffer
-    return {"text": torch.from_numpy(text.copy()), "offsets": torch.from_numpy(offsets)}
+    text = np.frombuffer(bytearray(b"".join(encoded) or b"\0"), dtype=np.uint8)  # numpy refuses an empty buffer
+    return {"text": torch.from_numpy(text), "offsets": torch.from_numpy(offsets)}
 
 
 def _unpack(packed: Mapping[str, Tensor]) -> list[str]:

@@ -91,6 +91,12 @@ def shchur(**changed):
     return arrays | changed
 
 
+def test_sparse_features_beside_a_list_of_edges(npz):
+    arrays = {name: array for name, array in shchur().items() if not name.startswith("adj")}
+    dataset = from_npz(npz(edges=np.array([[0, 1]]), **arrays))
+    assert (dataset.num_nodes, dataset.num_features) == (3, 2)
+
+
 def test_the_names_of_shchur(npz):
     dataset = from_npz(npz(**shchur()))
     assert edges_of(dataset) == BOTH
@@ -120,6 +126,8 @@ def test_the_names_of_shchur(npz):
         ({"edges": PAIRS, "x": np.full((3, 1), np.nan)}, r"features must be finite, but x\[0, 0\] is nan"),
         ({"edges": PAIRS, "x": np.array([["a"]] * 3)}, "x must hold numbers, but holds <U1"),
         ({"edges": PAIRS, "x": np.ones(3)}, "x must have shape"),
+        ({"edges": PAIRS, "x": np.ones(())}, "x must have shape"),
+        ({"edges": PAIRS, "train_mask": np.ones(())}, r"train_mask must have 3 rows, but has shape \(\)"),
         ({"edges": np.array([[0, Bomb()]], dtype=object)}, "holds pickled objects, which can run code"),
         (
             {"edges": PAIRS, "x": np.array([[Bomb()]] * 3, dtype=object)},

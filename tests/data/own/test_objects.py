@@ -325,7 +325,10 @@ def test_pyg_tasks(y, task, multi, classes):
             Data(edge_index=PATH, num_nodes=3, y=2 * torch.eye(3)),
             "y of several classes must hold zeros and ones only",
         ),
-        (Data(edge_index=PATH, num_nodes=3, train_mask=torch.ones(2)), "train_mask must have 3 rows, but has 2"),
+        (
+            Data(edge_index=PATH, num_nodes=3, train_mask=torch.ones(2)),
+            r"train_mask must have 3 rows, but has shape \(2,\)",
+        ),
         (
             [Data(edge_index=PATH, num_nodes=3, y=torch.tensor([0])), Data(edge_index=PATH, num_nodes=3)],
             r"must have the same attributes, equally wide, but graph 0 has .* and graph 1 has {}",

@@ -61,9 +61,8 @@ def _npz_graph(file: Any, path: Path) -> tuple[Data, tuple[str, ...] | None]:
             data.edge_weight = tensor_of(coo.data, f"{path}: adj_data")
     else:
         pairs = _npz_pairs(file, path)
-        data.num_nodes = next(
-            (len(each) for each in (x, y) if each is not None), int(pairs.max()) + 1 if pairs.size else 0
-        )
+        named = int(pairs.max()) + 1 if pairs.size else 0
+        data.num_nodes = next((each.shape[0] for each in (x, y) if each is not None and each.ndim), named)
     data.edge_index = torch.from_numpy(pairs.astype(np.int64))
     for key, value in (("x", x), ("y", y)):
         if value is not None:

@@ -252,8 +252,10 @@ def checked_graph(data: Data, name: str) -> Data:
         result.y = _checked_labels(data.y, name)
     for key in ("train_mask", "val_mask", "test_mask", "labelled"):
         if key in data:
-            if data[key].size(0) != num_nodes:
-                raise DataError(f"{name}: {key} must have {num_nodes} rows, but has {data[key].size(0)}.")
+            if data[key].shape[:1] != (num_nodes,):
+                raise DataError(
+                    f"{name}: {key} must have {num_nodes} rows, but has shape {tuple(data[key].shape)}."
+                )
             result[key] = data[key].bool()
     return result
 

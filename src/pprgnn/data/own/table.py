@@ -66,11 +66,9 @@ class Table:
         return trimmed(pc.replace_substring_regex(self.texts([name])[0], r"^([-+]?\d+)\.0+$", r"\1"))
 
     def numeric(self, name: str) -> pa.ChunkedArray:
-        """A column that should hold numbers; if they came as text, this is plain enough for Arrow to read them."""
+        """A column that should hold numbers; if they came as text, without the blanks that Arrow refuses."""
         column = self.column(name)
-        if not is_text(column.type):
-            return column
-        return pc.replace_substring_regex(trimmed(column.cast(pa.string())), r"^\+", "")
+        return trimmed(column.cast(pa.string())) if is_text(column.type) else column
 
     def _as_text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         kind = column.type
