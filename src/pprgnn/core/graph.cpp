@@ -98,12 +98,15 @@ void expand_rows(int64_t n, const int32_t* crow, int32_t* row, int threads) {
     for (int64_t r = 0; r < n; ++r) std::fill(row + crow[r], row + crow[r + 1], int32_t(r));
 }
 
-// The CSR matrix with node order[p] moved to position p; rank is the inverse of order.
-void permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* order, const int64_t* rank,
+// The CSR matrix with node order[p] moved to position p. Writes rank, the inverse of order, as well.
+void permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* order, int64_t* rank,
              int32_t* new_crow, int32_t* new_col, int32_t* source, int threads) {
     const auto keys = unset<uint64_t>(crow[n]);
     new_crow[0] = 0;
-    for (int64_t p = 0; p < n; ++p) new_crow[p + 1] = new_crow[p] + crow[order[p] + 1] - crow[order[p]];
+    for (int64_t p = 0; p < n; ++p) {
+        rank[order[p]] = p;
+        new_crow[p + 1] = new_crow[p] + crow[order[p] + 1] - crow[order[p]];
+    }
     constexpr int64_t kBlock = 256;  // rows: gathering and sorting take turns, both run better undisturbed
 #pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(dynamic, 4)
     for (int64_t block = 0; block < n; block += kBlock) {
@@ -131,10 +134,12 @@ struct Graph {
     int64_t n;
     Array<uint32_t> begin, end;
     Array<uint32_t> volume;  // the weights of a node's edges; of a group, those of its nodes
+    Array<int32_t> best;     // the strongest neighbour, or the node itself if it has none
     Array<Edge> edges;
 
     Graph() = default;
-    explicit Graph(int64_t n) : n(n), begin(unset<uint32_t>(n)), end(unset<uint32_t>(n)), volume(unset<uint32_t>(n)) {}
+    explicit Graph(int64_t n)
+        : n(n), begin(unset<uint32_t>(n)), end(unset<uint32_t>(n)), volume(unset<uint32_t>(n)), best(unset<int32_t>(n)) {}
 };
 
 uint32_t scramble(uint32_t x) {  // the last steps of MurmurHash3: a bijection
@@ -143,29 +148,25 @@ uint32_t scramble(uint32_t x) {  // the last steps of MurmurHash3: a bijection
     return x ^ x >> 16;
 }
 
-void choose(const Graph& g, int32_t* best, int threads) {
-    const auto pull = unset<float>(g.n);
-    for (int64_t v = 0; v < g.n; ++v) pull[v] = 1 / std::sqrt(std::sqrt(float(g.volume[v])));
-#pragma omp parallel for num_threads(team(threads, g.end[g.n - 1] + g.n)) schedule(dynamic, 1024)
-    for (int64_t u = 0; u < g.n; ++u) {
-        uint64_t strongest = 0;
-        int32_t choice = int32_t(u);
-        for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) {
-            const Edge edge = g.edges[e];
-            const float strength = float(edge.weight) * pull[edge.to];
-            uint32_t bits;  // positive floats compare as their bits do
-            std::memcpy(&bits, &strength, sizeof bits);
-            const uint64_t key = uint64_t(bits) << 32 | scramble(uint32_t(u ^ edge.to));
-            if (key > strongest) strongest = key, choice = edge.to;
-        }
-        best[u] = choice;
+float pull(uint32_t volume) { return 1 / std::sqrt(std::sqrt(float(volume))); }
+
+int32_t strongest_neighbour(const Graph& g, int64_t u, const float* pulls) {
+    uint64_t strongest = 0;
+    int32_t choice = int32_t(u);
+    for (uint32_t e = g.begin[u]; e < g.end[u]; ++e) {
+        const Edge edge = g.edges[e];
+        const float strength = float(edge.weight) * pulls[edge.to];
+        uint32_t bits;  // positive floats compare as their bits do
+        std::memcpy(&bits, &strength, sizeof bits);
+        const uint64_t key = uint64_t(bits) << 32 | scramble(uint32_t(u ^ edge.to));
+        if (key > strongest) strongest = key, choice = edge.to;
     }
+    return choice;
 }
 
 // Writes a group for every node; returns the number of groups.
 int64_t merge(const Graph& g, uint32_t level, int32_t* group, int threads) {
-    const auto best = unset<int32_t>(g.n);
-    choose(g, best.get(), threads);
+    const int32_t* best = g.best.get();
     const auto mutual = unset<bool>(g.n), leads = unset<bool>(g.n), stays = unset<bool>(g.n), joins = unset<bool>(g.n);
     int32_t groups = 0;
 #pragma omp parallel num_threads(team(threads, g.n))
@@ -209,6 +210,7 @@ struct Members {
 Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& members, Graph spare, int threads) {
     Graph to(groups);
     to.edges = std::move(spare.edges);
+    const auto pulls = unset<float>(groups);
     threads = team(threads, g.end[g.n - 1] + g.n);
 #pragma omp parallel num_threads(threads)
     {
@@ -222,6 +224,7 @@ Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& me
                 to.end[k] += g.end[members.node[m]] - g.begin[members.node[m]];
                 to.volume[k] += g.volume[members.node[m]];
             }
+            pulls[k] = pull(to.volume[k]);
         }
     }
     uint32_t room = 0;
@@ -248,6 +251,7 @@ Graph contract(Graph& g, const int32_t* group, int64_t groups, const Members& me
         const uint32_t own = seen[k];  // edges inside the group: the last one takes their place
         if (own >= begin && own < end) to.edges[own] = to.edges[--end];
         to.end[k] = end;
+        to.best[k] = strongest_neighbour(to, k, pulls.get());  // now, while its edges are at hand
     }
     return to;
 }
@@ -258,6 +262,7 @@ Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads
     const int64_t count = crow[n];
     Graph g(n);
     g.edges = unset<Edge>(count);
+    const auto pulls = unset<float>(n);
     uint64_t sum = 0;
 #pragma omp parallel for num_threads(team(threads, count + n)) schedule(static) reduction(+ : sum)
     for (int64_t u = 0; u < n; ++u) {
@@ -273,8 +278,13 @@ Graph undirected(int64_t n, const int32_t* crow, const int32_t* col, int threads
         }
         g.end[u] = end;
         g.volume[u] = 2 * (end - g.begin[u]);
+        pulls[u] = pull(g.volume[u]);
     }
-    if (sum == 0) return g;
+    if (sum == 0) {
+#pragma omp parallel for num_threads(team(threads, count + n)) schedule(dynamic, 1024)
+        for (int64_t u = 0; u < n; ++u) g.best[u] = strongest_neighbour(g, u, pulls.get());
+        return g;
+    }
     g.edges = unset<Edge>(2 * count);
     std::vector<uint32_t> into(n);
     for (int64_t e = 0; e < count; ++e) ++into[col[e]];
@@ -343,7 +353,7 @@ extern "C" int pprgnn_rows(int64_t n, const int32_t* crow, int32_t* row, int thr
 }
 
 extern "C" int pprgnn_permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* order,
-                              const int64_t* rank, int32_t* new_crow, int32_t* new_col, int32_t* source, int threads) {
+                              int64_t* rank, int32_t* new_crow, int32_t* new_col, int32_t* source, int threads) {
     return attempt([=] { permute(n, crow, col, order, rank, new_crow, new_col, source, threads); });
 }
 
