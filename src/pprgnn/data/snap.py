@@ -49,7 +49,7 @@ def read_files(graph: Path, communities: Path, name: str, min_members: int, *, n
 
 
 def read_graph(path: Path) -> tuple[Tensor, Tensor]:
-    """Edges (2 × 2E, both directions) between nodes numbered in the order of their ids, and those ids."""
+    """Edges (2 × 2E, both directions, in no certain order) between nodes numbered by their ids, and those ids."""
     comments = _comment_lines(path)
     ids = read_numbers(path, 2, np.int64, delimiter="\t", skip=comments)
     if ids.min() < 0:
@@ -65,7 +65,20 @@ def read_graph(path: Path) -> tuple[Tensor, Tensor]:
     else:
         node_id, both = np.unique(ids, return_inverse=True)
         source, target = both.reshape(ids.shape).T
-    return undirected(source, target, len(node_id)), torch.from_numpy(node_id)
+    return _both_directions(source, target, len(node_id)), torch.from_numpy(node_id)
+
+
+def _both_directions(source: NDArray[Any], target: NDArray[Any], nodes: int) -> Tensor:
+    """SNAP lists edges in order and each once: then nothing has to be sorted, which is half of the work here."""
+    keys = source * nodes + target
+    if not ((source < target).all() and (keys[1:] > keys[:-1]).all()):
+        return undirected(source, target, nodes)
+    edges = len(source)
+    edge_index = torch.empty(2, 2 * edges, dtype=torch.int64)
+    for row, (there, back) in enumerate(((source, target), (target, source))):
+        edge_index[row, :edges] = torch.from_numpy(there)
+        edge_index[row, edges:] = torch.from_numpy(back)
+    return edge_index
 
 
 def read_communities(path: Path, node_id: Tensor, min_members: int) -> tuple[Tensor, Tensor]:
