@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from pprgnn.core.csr import csr_tensor, permute, rows, transpose
+from pprgnn.core.csr import csr_tensor, move, permute, rows, transpose
 from pprgnn.core.entries import Normalization, check_entries, coalesce, fill_diagonal, normalize_weights
 from pprgnn.core.kernel import multiply
 from pprgnn.core.order import cache_friendly_order
@@ -186,14 +186,11 @@ class Adjacency:
         crow, col, weight = coalesce(row, col, weight, num_nodes)
         if add_self_loops:
             crow, col, weight = fill_diagonal(crow, col, weight)
-        value = normalize_weights(crow, col, weight, normalize)
-        order = cache_friendly_order(crow, col, reorder)
-        if order is None:
-            return cls(crow, col, value, normalize=normalize)
-        rank = torch.empty_like(order)
-        rank[order] = torch.arange(num_nodes, device=order.device)
-        crow, col, source = permute(crow, col, order, rank)
-        value = value.index_select(0, source)
+        order, rank = cache_friendly_order(crow, col, reorder), None
+        if order is not None:
+            crow, col, source, rank = permute(crow, col, order)
+            weight = move(weight, source)
+        value = normalize_weights(crow, col, weight, normalize, order)
         return cls(crow, col, value, normalize=normalize, order=order, rank=rank)
 
     # ------------------------------------------------------------------------------------------------- facts

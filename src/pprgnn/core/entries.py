@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pprgnn.core.csr import rows, sort_entries
+from pprgnn.core.csr import move, rows, sort_entries
 
 Normalization = Literal["sym", "row"] | None
 
@@ -57,7 +57,7 @@ def check_entries(
 def coalesce(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """``crow``, ``col`` and weights, sorted by (row, col); edges that occur more than once are added up."""
     crow, col, source = sort_entries(row, col, num_nodes)
-    weight = weight.index_select(0, source)  # twice as fast as weight[source]
+    weight = move(weight, source)
     first = torch.ones(col.numel() + 1, dtype=torch.bool, device=col.device)
     torch.ne(col[1:], col[:-1], out=first[1:-1])
     first[crow] = True  # starts of rows, and the end, so that crow can be looked up in what follows
@@ -78,16 +78,22 @@ def fill_diagonal(crow: Tensor, col: Tensor, weight: Tensor) -> tuple[Tensor, Te
     return coalesce(row, col, torch.cat([weight, weight.new_ones(lonely.numel())]), num_nodes)
 
 
-def normalize_weights(crow: Tensor, col: Tensor, weight: Tensor, normalize: Normalization) -> Tensor:
-    """D^-1/2 A D^-1/2, D^-1 A or A itself, entry by entry; D holds the row sums, as in PyG."""
+def normalize_weights(
+    crow: Tensor, col: Tensor, weight: Tensor, normalize: Normalization, order: Tensor | None
+) -> Tensor:
+    """D^-1/2 A D^-1/2, D^-1 A or A itself, entry by entry; D holds the row sums, as in PyG.
+
+    ``order`` says which nodes the rows stand for, if not their own numbers.
+    """
     if normalize is None:
-        return weight
+        return weight.contiguous()
     row = rows(crow)
     degree = weight.new_zeros(crow.numel() - 1).index_add(0, row, weight)
     if bool((degree < 0).any()):
         node = int(degree.argmin())
+        named = node if order is None else int(order[node])
         raise ValueError(
-            f"Normalisation needs degrees >= 0, but the weights of the edges into node {node} add up to "
+            f"Normalisation needs degrees >= 0, but the weights of the edges into node {named} add up to "
             f"{float(degree[node]):g}; use non-negative weights or normalize=None."
         )
     connected = degree > 0
