@@ -211,6 +211,15 @@ def test_norm_bound_is_tight(name, normalize):
 
 
 # --------------------------------------------------------------------------------------------------- action
+@pytest.mark.parametrize("reorder", [False, True])
+@pytest.mark.parametrize("add_self_loops", [False, True])
+def test_product_with_weights_that_are_all_one(reorder, add_self_loops):
+    graph, x = ZOO["karate"], draw_b(34, 4)
+    adj = graph.adjacency(normalize=None, reorder=reorder, add_self_loops=add_self_loops)
+    assert adj.value.is_contiguous()
+    assert_equal(adj @ x, expected(graph, normalize=None, add_self_loops=add_self_loops) @ x)
+
+
 @EVERY_GRAPH
 def test_product_with_a_state(graph):
     x = draw_b(graph.num_nodes, 4)

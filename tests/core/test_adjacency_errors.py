@@ -37,6 +37,14 @@ def test_edge_index(arguments, options, message):
         Adjacency.from_edge_index(*arguments, **options)
 
 
+@pytest.mark.parametrize("bad", range(6))
+def test_the_node_is_named_as_the_caller_does(bad):
+    edges = ZOO["directed"].edge_index
+    weight = torch.where(edges[1] == bad, -1.0, 1.0)
+    with pytest.raises(ValueError, match=f"edges into node {bad} add up to -"):
+        Adjacency.from_edge_index(edges, weight, normalize="row", reorder=True)
+
+
 def test_negative_weights_are_fine_without_normalisation():
     adj = Adjacency.from_edge_index(EDGES, torch.tensor([1.0, -2.0]), normalize=None)
     assert adj.to_dense().tolist() == [[0, 0, 0], [1, 0, 0], [0, -2, 0]]

@@ -44,17 +44,17 @@ def _community_order(crow: NDArray[Any], col: NDArray[Any]) -> NDArray[np.int64]
     from scipy.sparse import csr_array
 
     num_nodes = len(crow) - 1
-    pattern = csr_array((np.ones(len(col), dtype=np.int64), col, crow), shape=(num_nodes, num_nodes))
-    graph = _contract(pattern + pattern.T, np.arange(num_nodes), num_nodes)
+    pattern = csr_array((np.ones(len(col), dtype=np.uint32), col, crow), shape=(num_nodes, num_nodes))
+    graph = _contract(pattern + pattern.T, np.arange(num_nodes, dtype=col.dtype), num_nodes)
     volume = graph.sum(axis=1)
-    merged_into: list[NDArray[np.int64]] = []
+    merged_into: list[NDArray[Any]] = []
     while True:
         group, count = _merge(graph, volume, level=len(merged_into))
         if count == graph.shape[0]:
             break
         merged_into.append(group)
         graph = _contract(graph, group, count)
-        volume = np.bincount(group, weights=volume, minlength=count).astype(np.int64)
+        volume = np.bincount(group, weights=volume)
 
     order = np.arange(graph.shape[0])
     for group in reversed(merged_into):  # open every group in its place
@@ -62,7 +62,7 @@ def _community_order(crow: NDArray[Any], col: NDArray[Any]) -> NDArray[np.int64]
     return order
 
 
-def _contract(graph: Any, group: NDArray[np.int64], count: int) -> Any:
+def _contract(graph: Any, group: NDArray[Any], count: int) -> Any:
     """The graph of the groups: weights between two groups are added up, weights inside a group are dropped."""
     from scipy.sparse import coo_array
 
@@ -72,11 +72,11 @@ def _contract(graph: Any, group: NDArray[np.int64], count: int) -> Any:
     return coo_array((entries.data[between], (row[between], col[between])), shape=(count, count)).tocsr()
 
 
-def _merge(graph: Any, volume: NDArray[np.int64], level: int) -> tuple[NDArray[np.int64], int]:
+def _merge(graph: Any, volume: NDArray[Any], level: int) -> tuple[NDArray[Any], int]:
     """A group for every node, and the number of groups."""
     import numpy as np
 
-    nodes = np.arange(graph.shape[0])
+    nodes = np.arange(graph.shape[0], dtype=graph.indices.dtype)
     best = _strongest_neighbours(graph, volume)
     # Of two nodes that choose each other the larger one leads, and whoever else chose it joins as well. Elsewhere
     # half of the nodes stay, at random, and others may join them.
@@ -85,15 +85,15 @@ def _merge(graph: Any, volume: NDArray[np.int64], level: int) -> tuple[NDArray[n
     coin = _scramble(nodes.astype(np.uint32) + np.uint32(level * 0x9E3779B9 % 2**32)) % 2 == 1
     stays = leads | (coin & ~mutual & ~leads[best])
     joins = ~stays & stays[best]
-    number = np.cumsum(~joins) - 1
+    number = np.cumsum(~joins, dtype=nodes.dtype) - 1
     return np.where(joins, number[best], number), int((~joins).sum())
 
 
-def _strongest_neighbours(graph: Any, volume: NDArray[np.int64]) -> NDArray[np.int64]:
+def _strongest_neighbours(graph: Any, volume: NDArray[Any]) -> NDArray[Any]:
     """For every node one neighbour, or itself if it has none."""
     import numpy as np
 
-    best = np.arange(graph.shape[0])
+    best = np.arange(graph.shape[0], dtype=graph.indices.dtype)
     row, col = best.repeat(np.diff(graph.indptr)), graph.indices
     # A weak preference for small groups keeps the tree balanced. The hash breaks ties, the same way at both ends.
     pull = np.float32(1) / np.sqrt(np.sqrt(np.maximum(volume, 1).astype(np.float32)))
