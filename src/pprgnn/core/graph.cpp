@@ -167,7 +167,7 @@ int32_t strongest_neighbour(const Graph& g, int64_t u, const float* pulls) {
 // Writes a group for every node; returns the number of groups.
 int64_t merge(const Graph& g, uint32_t level, int32_t* group, int threads) {
     const int32_t* best = g.best.get();
-    const auto mutual = unset<bool>(g.n), leads = unset<bool>(g.n), stays = unset<bool>(g.n), joins = unset<bool>(g.n);
+    const auto leads = unset<bool>(g.n), stays = unset<bool>(g.n), joins = unset<bool>(g.n);
     int32_t groups = 0;
 #pragma omp parallel num_threads(team(threads, g.n))
     {  // no branches: nobody could predict them
@@ -175,13 +175,12 @@ int64_t merge(const Graph& g, uint32_t level, int32_t* group, int threads) {
         for (int64_t u = 0; u < g.n; ++u) {
             const int32_t v = best[u];
             const uint32_t mine = g.volume[u], other = g.volume[v];
-            mutual[u] = best[v] == u;
-            leads[u] = mutual[u] & ((mine > other) | ((mine == other) & (u <= v)));
+            leads[u] = (best[v] == u) & ((mine > other) | ((mine == other) & (u <= v)));
         }
 #pragma omp for schedule(static)
         for (int64_t u = 0; u < g.n; ++u) {
             const bool coin = scramble(uint32_t(u) + level * 0x9e3779b9u) & 1;
-            stays[u] = leads[u] | (coin & !mutual[u] & !leads[best[u]]);
+            stays[u] = leads[u] | (coin & !leads[best[u]]);
         }
 #pragma omp for schedule(static)
         for (int64_t u = 0; u < g.n; ++u) joins[u] = !stays[u] & stays[best[u]];

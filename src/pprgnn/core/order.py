@@ -80,10 +80,9 @@ def _merge(graph: Any, volume: NDArray[Any], level: int) -> tuple[NDArray[Any], 
     best = _strongest_neighbours(graph, volume)
     # Of two nodes that choose each other the larger one leads, and whoever else chose it joins as well. Elsewhere
     # half of the nodes stay, at random, and others may join them.
-    mutual = best[best] == nodes
-    leads = mutual & ((volume > volume[best]) | ((volume == volume[best]) & (nodes <= best)))
+    leads = (best[best] == nodes) & ((volume > volume[best]) | ((volume == volume[best]) & (nodes <= best)))
     coin = _scramble(nodes.astype(np.uint32) + np.uint32(level * 0x9E3779B9 % 2**32)) % 2 == 1
-    stays = leads | (coin & ~mutual & ~leads[best])
+    stays = leads | (coin & ~leads[best])
     joins = ~stays & stays[best]
     number = np.cumsum(~joins, dtype=nodes.dtype) - 1
     return np.where(joins, number[best], number), int((~joins).sum())
