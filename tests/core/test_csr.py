@@ -62,6 +62,12 @@ def test_sorting(graph, dtype):
     assert fast[2].tolist() == [pair[2] for pair in pairs]
 
 
+def test_sorting_takes_tensors_of_two_types():
+    row, col = torch.randint(9, (2, 50), generator=torch.Generator().manual_seed(0))
+    assert_identical(*fast_and_plain(csr.sort_entries, row, col.int(), 9))
+    assert_identical(*fast_and_plain(csr.sort_entries, row.int(), col, 9))
+
+
 @pytest.mark.parametrize("num_nodes", [511, 512, 513, 1024, 1025, 70_000])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_sorting_where_many_rows_share_a_bucket(num_nodes, threads):
@@ -207,7 +213,8 @@ def test_ids_beyond_32_bits_are_refused_before_they_are_cut_off():
         Adjacency.from_edge_index(edges, num_nodes=2)
 
 
-def test_the_library_needs_no_scipy():
+def test_the_library_needs_no_scipy(monkeypatch):
+    monkeypatch.delenv("PPRGNN_KERNEL", raising=False)
     code = (
         "import sys, torch, pprgnn;"
         "pprgnn.Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 2]]), normalize=None, reorder=True);"

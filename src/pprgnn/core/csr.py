@@ -14,16 +14,21 @@ from torch import Tensor
 from pprgnn.core.kernel import call, graph_library
 
 
+def index_dtype(num_nodes: int, num_entries: int) -> torch.dtype:
+    """Of ``crow`` and ``col``: half the memory wherever that is enough."""
+    return torch.int32 if max(num_nodes, num_entries) < 2**31 - 1 else torch.int64
+
+
 def sort_entries(row: Tensor, col: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """``crow`` and ``col``, sorted by (row, col), and ``source``. Equal entries keep their order."""
     library = graph_library(row, num_nodes, row.numel())
     if library is None:
         source = torch.argsort(row.long() * num_nodes + col, stable=True)
-        index = torch.int32 if max(num_nodes, row.numel()) < 2**31 - 1 else torch.int64
+        index = index_dtype(num_nodes, row.numel())
         crow = torch.zeros(num_nodes + 1, dtype=torch.int64, device=row.device)
         torch.cumsum(torch.bincount(row, minlength=num_nodes), 0, out=crow[1:])
         return crow.to(index), col[source].to(index), source
-    row, col = row.contiguous(), col.contiguous()
+    row, col = row.contiguous(), col.to(row.dtype).contiguous()
     crow, sorted_col, source = _room(num_nodes, row.numel())
     sort = library.pprgnn_sort_i64 if row.dtype == torch.int64 else library.pprgnn_sort_i32
     call(sort, num_nodes, row.numel(), row, col, crow, sorted_col, source)

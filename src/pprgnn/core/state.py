@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from torch import Tensor, int32, int64
+from torch import Tensor, int64
 
+from pprgnn.core.csr import index_dtype
 from pprgnn.core.entries import Normalization
 
 NORMALIZATIONS: dict[str, Normalization] = {"sym": "sym", "row": "row", "none": None}
@@ -51,18 +52,17 @@ def check_tensors(tensors: Mapping[str, Tensor], num_nodes: int) -> None:
     if names not in (["col", "crow", "value"], ["col", "crow", "order", "rank", "value"]):
         raise _wrong(f"its tensors are {', '.join(names) or 'missing'}")
     count = tensors["col"].numel()
+    index = index_dtype(num_nodes, count)
     lengths = {"crow": num_nodes + 1, "col": count, "value": count, "order": num_nodes, "rank": num_nodes}
     for name, tensor in tensors.items():
         if tensor.shape != (lengths[name],):
             raise _wrong(f"{name} has shape {tuple(tensor.shape)} instead of ({lengths[name]},)")
         if not tensor.is_contiguous():
             raise _wrong(f"{name} is not contiguous")
-        index = (int64,) if name in ("order", "rank") else (int32, int64)
-        if not tensor.is_floating_point() if name == "value" else tensor.dtype not in index:
+        dtypes = {"value": tensor.dtype if tensor.is_floating_point() else None, "order": int64, "rank": int64}
+        if tensor.dtype != dtypes.get(name, index):
             raise _wrong(f"{name} has dtype {tensor.dtype}")
     crow = tensors["crow"]
-    if crow.dtype != tensors["col"].dtype:
-        raise _wrong(f"crow has dtype {crow.dtype}, but col {tensors['col'].dtype}")
     if int(crow[0]) != 0 or int(crow[-1]) != count:
         raise _wrong(f"crow runs from {int(crow[0])} to {int(crow[-1])} instead of 0 to {count}")
 
