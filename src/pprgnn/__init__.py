@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pprgnn.core.activation import Activation, leaky_relu
     from pprgnn.core.adjacency import Adjacency
     from pprgnn.core.buffers import release_buffers
-    from pprgnn.core.depth import Certificate, DepthMemory, DepthRule, Fixed, Influence, Measured
+    from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured
+    from pprgnn.core.depth_memory import DepthMemory
     from pprgnn.core.pagerank import pagerank
     from pprgnn.core.solution import ConvergenceWarning, Solution, Status
     from pprgnn.core.solve import solve
@@ -36,7 +37,8 @@ _HOME = {
     "activation": ("Activation", "leaky_relu"),
     "adjacency": ("Adjacency",),
     "buffers": ("release_buffers",),
-    "depth": ("Certificate", "DepthMemory", "DepthRule", "Fixed", "Influence", "Measured"),
+    "depth": ("Certificate", "DepthRule", "Fixed", "Influence", "Measured"),
+    "depth_memory": ("DepthMemory",),
     "pagerank": ("pagerank",),
     "solution": ("ConvergenceWarning", "Solution", "Status"),
     "solve": ("solve",),

@@ -540,7 +540,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     path, split = tmp_path / "split.json", split_of(node_set([0, 1] * 5), [0], [1], [2])
     split.save(path)
     before = path.read_bytes()
-    monkeypatch.setattr("pprgnn.data.split.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("pprgnn.data.whole_file.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         split_of(node_set([0, 1] * 5), [3], [1], [2]).save(path)
     assert path.read_bytes() == before

@@ -144,7 +144,7 @@ def half_written(error):
 def test_a_write_that_fails_midway_leaves_the_old_file(tmp_path, monkeypatch, error, shown):
     save(toy(2), tmp_path / "toy.safetensors")
     before = (tmp_path / "toy.safetensors").read_bytes()
-    monkeypatch.setattr(store, "save_file", half_written(error))
+    monkeypatch.setattr("safetensors.torch.save_file", half_written(error))
     with pytest.raises(shown) as caught:
         save(toy(3), tmp_path / "toy.safetensors")
     if shown is DataError:
@@ -262,7 +262,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
 
 def test_a_full_disk_is_done_without(monkeypatch, cache):
     build = Builder(toy())
-    monkeypatch.setattr(store, "save_file", half_written(SafetensorError("No space left on device")))
+    monkeypatch.setattr("safetensors.torch.save_file", half_written(SafetensorError("No space left on device")))
     with pytest.warns(UserWarning, match="No space left on device"):
         same(prepared("toy", [], build), build.dataset)
     assert list(cache.iterdir()) == []
@@ -312,7 +312,7 @@ def test_a_kept_adjacency_that_cannot_be_used_is_built_anew(large, tmp_path, har
 
 
 def test_adjacencies_where_nothing_can_be_kept(large, tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "save_file", half_written(OSError("read-only")))
+    monkeypatch.setattr("safetensors.torch.save_file", half_written(OSError("read-only")))
     assert large.adjacency(2).num_nodes == 3
     assert list(tmp_path.glob("*.adjacency*")) == []
     (tmp_path / "toy.safetensors").unlink()  # while it is mapped

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pprgnn.core.csr import csr_tensor, move, permute, rows, transpose
 from pprgnn.core.entries import Normalization, check_entries, coalesce, fill_diagonal, normalize_weights
+from pprgnn.core.fingerprint import fingerprint
 from pprgnn.core.kernel import multiply
 from pprgnn.core.order import cache_friendly_order
 from pprgnn.core.state import Facts, check_tensors
@@ -208,6 +209,11 @@ class Adjacency:
     def device(self) -> torch.device:
         """Where the entries live."""
         return self.value.device
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """A number that is the same for the same matrix, also in another process; computed once."""
+        return fingerprint(self.matrix.crow_indices(), self.matrix.col_indices(), self.matrix.values())
 
     @cached_property
     def row(self) -> Tensor:

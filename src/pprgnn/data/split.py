@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from pprgnn.data.card import Task
 from pprgnn.data.errors import DataError
+from pprgnn.data.whole_file import write_text
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
@@ -153,14 +153,7 @@ class Split:
     def save(self, path: Path | str) -> None:
         """Write the split as JSON; an existing file is replaced, or kept when this fails."""
         values = {"format": FORMAT} | vars(self) | {part: getattr(self, part).tolist() for part in PARTS}
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            partial.write_text(json.dumps(values), encoding="utf-8")
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_text(Path(path), json.dumps(values))
 
     @classmethod
     def load(cls, path: Path | str) -> Split:

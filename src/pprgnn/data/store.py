@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import secrets
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -19,8 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -29,6 +25,7 @@ from pprgnn.core.order import LARGE_GRAPH
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.roots import cache_root
+from pprgnn.data.whole_file import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from pprgnn.core.entries import Normalization
@@ -50,7 +47,7 @@ def save(dataset: GraphDataset, path: Path | str) -> None:
     if dataset.node_names is not None:
         tensors |= {f"names.{key}": value for key, value in _pack(dataset.node_names).items()}
     try:
-        _write(Path(path), tensors, {"format": FORMAT, "facts": dataset.facts.to_json()})
+        write_tensors(Path(path), tensors, {"format": FORMAT, "facts": dataset.facts.to_json()})
     except OSError as error:
         raise DataError(
             f"{path} cannot be written ({error.strerror or error}); choose another folder or make room."
@@ -60,7 +57,7 @@ def save(dataset: GraphDataset, path: Path | str) -> None:
 def open_file(path: Path | str) -> GraphDataset:
     """Read what :func:`save` wrote; tensors stay on disk until they are used."""
     path = Path(path)
-    tensors, metadata = _read(path)
+    tensors, metadata = read_tensors(path)
     if metadata.get("format") != FORMAT:
         raise DataError(
             f"{path} is not a file of prepared graphs ({FORMAT}); make one with `pprgnn data import -o FILE`."
@@ -87,45 +84,6 @@ def _assemble(tensors: Mapping[str, Tensor], facts: Facts) -> GraphDataset:
     if part["names"]:
         dataset.node_names = _unpack(part["names"])
     return dataset
-
-
-def _write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
-    try:
-        partial.touch()
-        mode = partial.stat().st_mode
-        save_file(_apart(tensors), partial, dict(metadata))
-        with contextlib.suppress(OSError):  # safetensors lets nobody else read it, whatever the umask says
-            partial.chmod(mode)
-        os.replace(partial, path)
-    except SafetensorError as error:  # also when the disk is full
-        raise OSError(str(error)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-
-
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors, each in memory of its own: safetensors refuses others."""
-    seen: set[int] = set()
-    result = {}
-    for key, tensor in tensors.items():
-        tensor = tensor.contiguous()
-        memory = tensor.untyped_storage().data_ptr()
-        result[key] = tensor.clone() if memory in seen else tensor
-        seen.add(memory)
-    return result
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise DataError(
-            f"{path} must be a whole safetensors file, but cannot be read ({error}); make or copy it again."
-        ) from error
 
 
 def _pack(names: Sequence[str]) -> dict[str, Tensor]:
@@ -189,11 +147,11 @@ def kept_adjacency(
     path = dataset.path.with_name(f"{dataset.path.stem}.{kind}{ADJACENCY}")
     stamp = {"prepared": str(dataset.stamp)}  # another file may have taken the place of the one that is open
     with contextlib.suppress(DataError, ValueError, KeyError):  # damaged, or not there: built now
-        tensors, facts = _read(path)
+        tensors, facts = read_tensors(path)
         if stamp.items() <= facts.items():
             return Adjacency.from_state(tensors, facts)
     adj = build()
     tensors, facts = adj.state()
     with contextlib.suppress(OSError):  # a read-only folder: built anew each time
-        _write(path, tensors, facts | stamp)
+        write_tensors(path, tensors, facts | stamp)
     return adj

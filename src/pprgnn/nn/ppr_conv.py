@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -10,20 +10,22 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.conv import MessagePassing
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import SparseTensor
-from torch_geometric.utils import add_remaining_self_loops, is_torch_sparse_tensor, scatter
+from torch_geometric.utils import is_torch_sparse_tensor
 
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.depth import DepthMemory, DepthRule, Measured, resolve_depth
+from pprgnn.core.decay import decay
+from pprgnn.core.depth import DepthRule, Measured, resolve_depth
+from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.core.entries import Normalization
 from pprgnn.core.solution import Solution
 from pprgnn.core.solve import solve
 from pprgnn.nn.adjacency_cache import cached_adjacency
+from pprgnn.nn.decay_rates import as_rates, per_channel
+from pprgnn.nn.message_edges import normalized_edges
 
 
 class PPRConv(MessagePassing):  # type: ignore[misc]
@@ -41,11 +43,14 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
     tells how deep it went and what is known about the error.
 
     Args:
-        in_channels: Size of each input sample, or :obj:`-1` to derive it from the first input.
+        in_channels: Size of each input sample, :obj:`-1` to derive it from the first input, or :obj:`None` when
+            the input is itself the term :math:`\mathbf{X} \mathbf{\Omega}`: the layer then has no
+            :math:`\mathbf{\Omega}`.
         out_channels: Size of each output sample.
-        eps: Decay rate: the smaller, the farther messages travel. (default: :obj:`1.0`)
-        learn_eps: :obj:`True` learns one rate, :obj:`"channel"` one per channel, both starting at :obj:`eps`.
-            (default: :obj:`False`)
+        eps: Decay rate: the smaller, the farther messages travel. Several, such as :obj:`(1.0, 0.25, 0.06)`,
+            are shared out evenly: the first channels get the first rate, and so on. (default: :obj:`1.0`)
+        learn_eps: :obj:`True` learns each rate given, :obj:`"channel"` one per channel, both starting at
+            :obj:`eps`. (default: :obj:`False`)
         activation: :obj:`"relu"`, :obj:`"leaky_relu"`, :obj:`"tanh"`, :obj:`"identity"` or a
             :class:`pprgnn.Activation`. (default: :obj:`"relu"`)
         depth: A depth rule, an integer for the finite model of that many hops, or :obj:`None` for
@@ -86,9 +91,9 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
 
     def __init__(
         self,
-        in_channels: int,
+        in_channels: int | None,
         out_channels: int,
-        eps: float = 1.0,
+        eps: float | Sequence[float] = 1.0,
         *,
         learn_eps: bool | Literal["channel"] = False,
         activation: str | Activation | None = "relu",
@@ -134,13 +139,16 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         self.depth_rule = DepthMemory(rule) if isinstance(rule, Measured) else rule
         self.depth = depth
 
-        self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
+        self.lin = torch.nn.Identity()
+        if in_channels is not None:
+            self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
         self.weight = Parameter(torch.empty(out_channels, out_channels))
         self.bias = Parameter(torch.empty(out_channels)) if bias else None
-        self._initial_eps = float(as_eps(eps, torch.empty(()), 1))
+        self.rates = as_rates(eps, out_channels)
         self.log_eps = None
         if learn_eps:  # ε > 0 by construction, and a step changes it by a factor
-            self.log_eps = Parameter(torch.empty((out_channels,) if learn_eps == "channel" else ()))
+            several = (len(self.rates),) if len(self.rates) > 1 else ()
+            self.log_eps = Parameter(torch.empty((out_channels,) if learn_eps == "channel" else several))
         self._cached_adj: Adjacency | None = None
         self.last_solution = None
         self.reset_parameters()
@@ -148,11 +156,16 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
     def reset_parameters(self) -> None:
         """Draw the parameters anew and forget the cached graph and depth."""
         super().reset_parameters()
-        self.lin.reset_parameters()
+        if self.in_channels is not None:
+            self.lin.reset_parameters()
         glorot(self.weight)
         zeros(self.bias)
         if self.log_eps is not None:
-            torch.nn.init.constant_(self.log_eps, math.log(self._initial_eps))
+            start = torch.tensor(self.rates, dtype=torch.float64)
+            if self.learn_eps == "channel":
+                start = per_channel(start, self.out_channels)
+            with torch.no_grad():
+                self.log_eps.copy_(start.log().view_as(self.log_eps))
         self._cached_adj = None
         self.last_solution = None
         if isinstance(self.depth_rule, DepthMemory):
@@ -160,8 +173,14 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
 
     @property
     def eps(self) -> float | Tensor:
-        """The decay rate: a number, or a tensor when it is learned."""
-        return self._initial_eps if self.log_eps is None else self.log_eps.exp()
+        """The decay rate: a number, or a tensor of shape () or (out_channels,) when it is learned or several."""
+        if self.log_eps is not None:
+            eps = self.log_eps.exp()
+        elif len(self.rates) == 1:
+            return self.rates[0]
+        else:  # made of the exact numbers, so that it is right in every precision
+            eps = self.weight.new_tensor(self.rates)
+        return eps if eps.numel() in (1, self.out_channels) else per_channel(eps, self.out_channels)
 
     def forward(
         self, x: Tensor, edge_index: Tensor | SparseTensor | Adjacency, edge_weight: Tensor | None = None
@@ -174,6 +193,11 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
             )
         if x.dim() != 2:
             raise ValueError(f"x must have shape (num_nodes, in_channels), but has shape {tuple(x.shape)}.")
+        if self.in_channels is None and x.size(1) != self.out_channels:
+            raise ValueError(
+                f"x must have {self.out_channels} columns, because this layer has no linear map for its input, but "
+                f"has {x.size(1)}; give in_channels={x.size(1)} to have one."
+            )
         if self.explain:
             return self._forward_message_passing(x, edge_index, edge_weight)
         b = self.lin(x).to(self.weight.dtype)  # autocast may have lowered it; sparse products need full precision
@@ -208,7 +232,7 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         if isinstance(edge_index, SparseTensor):
             edge_index = edge_index.to_torch_sparse_csr_tensor(b.dtype)
         options: dict[str, Any] = {
-            "normalize": self._normalization(),
+            "normalize": self.normalization,
             "add_self_loops": self.add_self_loops,
             "dtype": b.dtype,
         }
@@ -229,7 +253,9 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
             self._cached_adj = adj
         return adj
 
-    def _normalization(self) -> Normalization:
+    @property
+    def normalization(self) -> Normalization:
+        """How the adjacency is normalised, in the words of :class:`pprgnn.Adjacency`."""
         return None if self.normalize is False else "row" if self.normalize == "row" else "sym"
 
     def _check_sparse(self, adj_t: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
@@ -254,7 +280,14 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
                 self(x, edge_index, edge_weight)
             self.explain = True
         assert self.last_solution is not None
-        edge_index, edge_weight = self._explained_edges(edge_index, edge_weight, x)
+        edge_index, edge_weight = normalized_edges(
+            edge_index,
+            edge_weight,
+            x,
+            normalize=self.normalization,
+            add_self_loops=self.add_self_loops,
+            flow=self.flow,
+        )
         b = self.lin(x)
         if self.smooth_input:
             b = self.propagate(edge_index, x=b, edge_weight=edge_weight)
@@ -264,23 +297,6 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         for n in range(self.last_solution.depth - 1, -1, -1):
             g = phi(decay(n, eps) * (self.propagate(edge_index, x=g, edge_weight=edge_weight) @ self.weight) + b)
         return g
-
-    def _explained_edges(self, edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised edges in the order the explainers expect: the given ones, then the self-loops."""
-        n = x.size(0)
-        kind = self._normalization()
-        if kind == "sym":
-            edges, weight = gcn_norm(edge_index, edge_weight, n, False, self.add_self_loops, self.flow, x.dtype)
-            return edges, weight
-        if edge_weight is None:
-            edge_weight = x.new_ones(edge_index.size(1))
-        if self.add_self_loops:
-            edge_index, edge_weight = add_remaining_self_loops(edge_index, edge_weight, 1.0, n)
-        if kind == "row":
-            target = edge_index[1 if self.flow == "source_to_target" else 0]
-            degree = scatter(edge_weight, target, dim_size=n, reduce="sum")
-            edge_weight = edge_weight / degree.masked_fill(degree == 0, 1.0)[target]
-        return edge_index, edge_weight
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
         """One message; only explanations send them one by one."""
@@ -293,7 +309,6 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
     def __repr__(self) -> str:
         learned = {True: ", learn_eps=True", "channel": ", learn_eps='channel'"}.get(self.learn_eps, "")
         depth = "" if self.depth is None else f", depth={self.depth}"
-        return (
-            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, eps={self._initial_eps:g}"
-            f"{learned}{depth})"
-        )
+        rates = ", ".join(f"{rate:g}" for rate in self.rates)
+        eps = rates if len(self.rates) == 1 else f"({rates})"
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, eps={eps}{learned}{depth})"

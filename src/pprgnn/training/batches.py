@@ -1,0 +1,148 @@
+"""A data set on its device, cut into batches of whole graphs. Every graph is normalised once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.blocks import ranges, take_blocks
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one pass through a network needs, and what it should come to."""
+
+    x: Tensor | None
+    edges: Adjacency | Tensor  # as the network wants it
+    edge_weight: Tensor | None
+    graph: Tensor | None  # graph tasks: the graph of each node
+    num_graphs: int
+    rows: Tensor | None  # node tasks: which nodes are scored; None: all
+    y: Tensor  # of the scored nodes, or of the graphs
+
+    def scored(self, state: Tensor) -> Tensor:
+        """Of the state of a node task, the rows that count."""
+        return state if self.rows is None else state.index_select(0, self.rows)
+
+
+class Batches:
+    """Cuts the graphs of a data set into batches.
+
+    Args:
+        dataset: The graphs.
+        x: Features of all nodes, or ``None``.
+        adjacency_options: How the network wants Ã; ``None``: it wants a plain ``edge_index``.
+        device: Where the batches should be.
+    """
+
+    def __init__(
+        self,
+        dataset: GraphDataset,
+        x: Tensor | None,
+        adjacency_options: Mapping[str, Any] | None,
+        device: torch.device,
+    ) -> None:
+        self.dataset = dataset.copy() if dataset._indices is not None else dataset
+        self.task = dataset.facts.task
+        self.device = device
+        data = self.dataset._data
+        self.sizes = torch.tensor(self.dataset.graph_sizes, device=device)
+        self.starts = self.sizes.cumsum(0) - self.sizes
+        self.x = None if x is None else x.to(device)
+        self.y = data.y.to(device) if "y" in data else None
+        self.adj: Adjacency | None = None
+        self._single: dict[int, tuple[Any, ...]] = {}
+        if adjacency_options is None:
+            self._keep_edges()
+        elif len(self.dataset) == 1:
+            self.adj = self.dataset.adjacency(0, **adjacency_options).to(device)
+        else:
+            edge_index, weight = self._all_edges()
+            self.adj = Adjacency.from_edge_index(
+                edge_index, weight, int(self.sizes.sum()), reorder=False, **adjacency_options
+            ).to(device)
+
+    def _all_edges(self) -> tuple[Tensor, Tensor | None]:
+        """The edges of all graphs, with nodes counted through."""
+        data, slices = self.dataset._data, self.dataset.slices
+        if slices is None:
+            return data.edge_index, data.get("edge_weight")
+        shift = torch.repeat_interleave(self.starts.cpu(), slices["edge_index"].diff())
+        return data.edge_index + shift, data.get("edge_weight")
+
+    def _keep_edges(self) -> None:
+        data, slices = self.dataset._data, self.dataset.slices
+        self.edge_index = data.edge_index.to(self.device)
+        weight = data.get("edge_weight")
+        self.edge_weight = None if weight is None else weight.to(self.device)
+        cuts = torch.tensor([0, data.edge_index.size(1)]) if slices is None else slices["edge_index"]
+        self.edge_starts, self.edge_counts = cuts[:-1].to(self.device), cuts.diff().to(self.device)
+
+    # -------------------------------------------------------------------------------------------------- batches
+    def all_graphs(self) -> Tensor:
+        """The numbers of all graphs."""
+        return torch.arange(len(self.sizes), device=self.device)
+
+    def parts(self, mask: Tensor) -> Tensor:
+        """The graphs with at least one label under this mask (one bool per label)."""
+        mask = mask.to(self.device)
+        if self.task == "graph":
+            return mask.nonzero().flatten()
+        counts = torch.zeros(len(self.sizes), dtype=torch.long, device=self.device)
+        owner = torch.repeat_interleave(self.all_graphs(), self.sizes)
+        return counts.index_add_(0, owner, mask.long()).nonzero().flatten()
+
+    def cut(
+        self, graphs: Tensor, size: int, mask: Tensor | None = None, *, generator: torch.Generator | None = None
+    ) -> Iterator[Batch]:
+        """Batches of ``size`` graphs, shuffled if there is a generator; scored where ``mask`` says so."""
+        if generator is not None:
+            graphs = graphs[torch.randperm(len(graphs), generator=generator).to(self.device)]
+        for ids in graphs.split(size):
+            yield self.batch(ids, mask)
+
+    def batch(self, ids: Tensor, mask: Tensor | None = None) -> Batch:
+        """These graphs as one batch."""
+        nodes, edges, weight, owner = self._graphs(ids)
+        x = None if self.x is None else self.x[nodes]
+        if self.task == "graph":
+            y = self._labels()[ids] if self.y is not None else torch.empty(0)
+            return Batch(x, edges, weight, owner, len(ids), None, y)
+        rows = None if mask is None else mask[nodes].nonzero().flatten()
+        y = torch.empty(0) if self.y is None else self.y[nodes] if rows is None else self.y[nodes][rows]
+        return Batch(x, edges, weight, None, len(ids), rows, y)
+
+    def _labels(self) -> Tensor:
+        if self.y is None:
+            raise TrainingError(f"{self.dataset.facts.name} has no labels, which are needed here.")
+        return self.y
+
+    def _graphs(self, ids: Tensor) -> tuple[Any, Any, Tensor | None, Tensor | None]:
+        """Nodes (a slice or indices), edges, weights, and the graph of each node; of single graphs they are kept."""
+        if len(ids) > 1 or self.task == "graph":
+            starts, sizes = self.starts[ids], self.sizes[ids]
+            owner = torch.repeat_interleave(torch.arange(len(ids), device=self.device), sizes)
+            return ranges(starts, sizes), *self._edges(ids, starts, sizes), owner
+        number = int(ids[0])
+        if number not in self._single:
+            start, size = int(self.starts[number]), int(self.sizes[number])
+            edges = self._edges(ids, self.starts[ids], self.sizes[ids])
+            self._single[number] = slice(start, start + size), *edges, None
+        return self._single[number]  # type: ignore[return-value]
+
+    def _edges(self, ids: Tensor, starts: Tensor, sizes: Tensor) -> tuple[Any, Tensor | None]:
+        if self.adj is not None:
+            return (self.adj if len(self.sizes) == 1 else take_blocks(self.adj, starts, sizes)), None
+        if len(self.sizes) == 1:
+            return self.edge_index, self.edge_weight
+        chosen = ranges(self.edge_starts[ids], self.edge_counts[ids])
+        shift = torch.repeat_interleave(sizes.cumsum(0) - sizes, self.edge_counts[ids])
+        weight = None if self.edge_weight is None else self.edge_weight[chosen]
+        return self.edge_index[:, chosen] + shift, weight

@@ -1,0 +1,218 @@
+"""Everything that decides a run, as dataclasses: the same names in Python, TOML, `--set key=value` and `--help`.
+
+Imports neither torch nor PyG: the command line reads recipes with it before anything heavy is loaded.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.option import checked, kind_of, option, parse, toml, tomllib
+
+Architecture = Literal["auto", "node", "graph", "ppi", "co-purchase", "paper-graph", "gcn"]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What to learn from."""
+
+    name: str = option("", "data set, or a .safetensors file that `pprgnn data import` wrote")
+    protocol: Literal["honest", "paper"] = option("honest", "how the data is divided; see `pprgnn data info`")
+    fold: int = option(0, "which of the splits, where there are several", least=0)
+    split_seed: int = option(0, "seed of the division", least=0)
+    split: dict[str, Any] = option({}, "options of the division, such as fraction")
+    options: dict[str, Any] = option({}, "options of the data set, such as length")
+    features: Literal["auto", "given", "normalized", "embedding", "degree"] = option(
+        "auto",
+        "as they are; rows scaled to sum 1; a learned row per node (no new nodes then); the degree. "
+        "auto: what the data set has, otherwise embedding for one graph and degree for several",
+    )
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What learns."""
+
+    architecture: Architecture = option(
+        "auto", "node, graph: the general ones; ppi, co-purchase, paper-graph: the paper's; gcn: PyG's"
+    )
+    hidden: int = option(64, "width", least=1)
+    layers: int = option(1, "infinite-depth layers, one after the other", least=1)
+    eps: float | tuple[float, ...] = option(1.0, "decay rate; several, [1.0, 0.1], share the channels", above=0)
+    learn_eps: Literal["no", "yes", "channel"] = option("no", "learn the decay rate, or one per channel")
+    activation: Literal["relu", "leaky_relu", "tanh", "identity"] = option("relu", "of the recursion")
+    norm: Literal["none", "batch", "layer", "graph"] = option("none", "normalisation after each layer")
+    dropout: float = option(0.5, "before the head and between layers", least=0, most=0.95)
+    input_dropout: float = option(0.0, "on the features", least=0, most=0.95)
+    input_layer: bool = option(False, "a linear layer with ReLU before the first infinite one")
+    residual: bool = option(False, "add the input of a layer to its output")
+    jk: Literal["none", "last", "cat", "max"] = option("none", "jumping knowledge: what the head sees")
+    pooling: Literal["sum", "mean", "max"] = option("sum", "nodes to graph")
+    self_loops: bool = option(True, "give every node a self-loop")
+    normalize: Literal["sym", "row"] = option("sym", "of the adjacency matrix")
+    smooth_input: bool = option(False, "average the input over the neighbours first, as the paper does")
+    bias: bool = option(True, "learn an additive bias in each layer")
+    depth: Literal["measured", "certificate", "influence"] | int = option(
+        "measured", "how the depth is found: a rule, or a number of hops", least=0
+    )
+    max_depth: int = option(500, "the cap; reaching it warns", least=1)
+    grad_terms: int = option(5, "terms of the gradient; 0: all", least=0)
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How it learns."""
+
+    epochs: int = option(200, "most epochs", least=1)
+    lr: float = option(0.01, "learning rate", above=0)
+    optimizer: Literal["adam", "adamw"] = option("adam", "adam adds weight decay to the gradient, adamw does not")
+    weight_decay: float = option(0.0, "pulls the weights towards 0", least=0)
+    schedule: Literal["none", "plateau", "one-cycle", "cosine"] = option("none", "of the learning rate")
+    plateau_factor: float = option(0.9, "plateau: the learning rate falls by this factor ...", above=0, most=1)
+    plateau_patience: int = option(24, "... when the training loss has not fallen for so many epochs", least=0)
+    clip: float = option(0.0, "largest norm of the gradient; 0: any", least=0)
+    patience: int = option(100, "epochs without a better validation before it stops; 0: never", least=0)
+    monitor: Literal["metric", "loss"] = option("metric", "which validation figure chooses the epoch")
+    class_weights: Literal["none", "balanced"] = option("none", "weigh rare classes up")
+    batch_size: int = option(0, "graphs per step; 0: 1 on node tasks, 128 on graph tasks", least=0)
+    tol: float = option(1e-3, "error allowed in a solve while learning", above=0)
+    eval_tol: float = option(1e-5, "error allowed in the final scores and in predictions", above=0)
+    eval_every: int = option(1, "epochs between validations", least=1)
+    seed: int = option(0, "of the weights, dropout and order of the batches", least=0)
+    deterministic: bool = option(False, "refuse operations whose result may differ between runs")
+    memory: Literal["auto", "keep", "checkpoint"] = option(
+        "auto", "keep the states that the gradient needs, or compute them again; auto: as memory allows"
+    )
+    device: str = option("auto", "cpu, cuda, cuda:1, ...; auto: cuda if there is one")
+    threads: int = option(0, "CPU threads; 0: as torch has it", least=0)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run, complete: `[data]`, `[model]` and `[training]` of a TOML file."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    # ----------------------------------------------------------------------------------------------- from outside
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], origin: str = "The configuration") -> Config:
+        """Check every name and value of a nested mapping; what is missing has its default."""
+        sections = {each.name: each.default_factory for each in fields(cls)}
+        built = {}
+        for name, section in values.items():
+            if name not in sections:
+                raise TrainingError(f"{origin} must have the sections data, model and training, but has {name!r}.")
+            if not isinstance(section, Mapping):
+                raise TrainingError(f"[{name}] of {origin} must be a section, but is {section!r}.")
+            built[name] = _section(sections[name], name, section, origin)  # type: ignore[arg-type]
+        return cls(**built)
+
+    @classmethod
+    def from_toml(cls, path: Path | str) -> Config:
+        """Read a recipe."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+            values = tomllib.loads(text)
+        except (OSError, UnicodeDecodeError) as error:
+            raise TrainingError(f"The recipe {path} cannot be read ({error}); check the path.") from error
+        except tomllib.TOMLDecodeError as error:
+            raise TrainingError(f"The recipe {path} is not valid TOML: {error}.") from error
+        return cls.from_dict(values, str(path))
+
+    def with_settings(self, settings: Sequence[str]) -> Config:
+        """Apply ``key=value`` settings, in their order; a key may do without its section."""
+        config = self
+        for setting in settings:
+            key, equals, text = setting.partition("=")
+            if not equals:
+                raise TrainingError(f"A setting must look like key=value, but came as {setting!r}.")
+            section, name, rest = _resolve(key.strip())
+            value = parse(text.strip())
+            if rest:  # an entry of a table: split.fraction=0.05
+                value = getattr(getattr(config, section), name) | {rest: value}
+            config = config.with_values({f"{section}.{name}": value})
+        return config
+
+    def with_values(self, values: Mapping[str, Any]) -> Config:
+        """Replace fields by their values; a key may do without its section."""
+        config = self
+        for key, value in values.items():
+            section, name, rest = _resolve(key)
+            if rest:
+                raise TrainingError(f"There is no setting {key!r}; it would be an entry of {section}.{name}.")
+            old = getattr(config, section)
+            new = checked(type(old), section, name, value, "The setting")
+            config = replace(config, **{section: replace(old, **{name: new})})
+        return config
+
+    # -------------------------------------------------------------------------------------------------- outwards
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """For JSON: tuples become lists."""
+        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+
+    def to_toml(self) -> str:
+        """As a recipe, every field written out, with its help beside it."""
+        lines = []
+        for section in fields(self):
+            part = getattr(self, section.name)
+            lines.append(f"[{section.name}]")
+            lines += [f"{each.name} = {toml(getattr(part, each.name))}" for each in fields(part)]
+            lines.append("")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line of `--help`."""
+
+    section: str
+    name: str
+    default: Any
+    kind: str
+    text: str
+
+
+def settings() -> Iterator[Setting]:
+    """Every setting with its default, kind and sentence."""
+    for section in fields(Config):
+        part = section.default_factory  # type: ignore[misc]
+        hints = get_type_hints(part)
+        for each in fields(part):
+            default = getattr(part(), each.name)  # type: ignore[operator]
+            yield Setting(section.name, each.name, default, kind_of(hints[each.name]), each.metadata["help"])
+
+
+# ----------------------------------------------------------------------------------------------------- look-up
+def _section(kind: type[Any], name: str, values: Mapping[str, Any], origin: str) -> Any:
+    known = [each.name for each in fields(kind)]
+    for key in values:
+        if key not in known:
+            raise TrainingError(f"[{name}] of {origin} has no setting {key!r}{_hint(key, known)}")
+    return kind(**{key: checked(kind, name, key, values[key], f"[{name}] of {origin}:") for key in values})
+
+
+def _resolve(key: str) -> tuple[str, str, str]:
+    """``lr`` or ``training.lr`` to its section and name; what follows a table's name is an entry of it."""
+    all_names = {each.name: [f.name for f in fields(each.default_factory)] for each in fields(Config)}  # type: ignore
+    head, _, tail = key.partition(".")
+    if head in all_names and tail.partition(".")[0] in all_names[head]:
+        name, _, rest = tail.partition(".")
+        return head, name, rest
+    for section, names in all_names.items():
+        if head in names:
+            return section, head, tail
+    known = [name for names in all_names.values() for name in names]
+    raise TrainingError(f"There is no setting {key!r}{_hint(key.rpartition('.')[2], known)}")
+
+
+def _hint(key: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(key, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else "; see `pprgnn train --settings`."

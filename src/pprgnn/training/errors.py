@@ -1,0 +1,7 @@
+"""The error of this room."""
+
+from pprgnn.data.errors import DataError
+
+
+class TrainingError(DataError):
+    """Training cannot start or go on; the message is one sentence with the remedy."""

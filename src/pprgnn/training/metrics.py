@@ -1,0 +1,290 @@
+"""How good predictions are: accuracy, F1, F1 with an oracle's number of labels, area under the ROC curve.
+
+All rows are pooled, whichever graph or batch they come from. Torch counts where the logits are; only the counts
+leave the device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pprgnn.training.errors import TrainingError
+
+if TYPE_CHECKING:
+    from pprgnn.data.dataset import Facts
+
+ACCURACY, MICRO_F1, MACRO_F1, ROC_AUC = "accuracy", "micro-F1", "macro-F1", "ROC AUC"
+ORACLE_MICRO_F1, ORACLE_MACRO_F1 = "oracle micro-F1", "oracle macro-F1"
+BLOCK = 255  # so many marks can be added in a byte
+
+
+def accuracy(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
+    """Share of rows that are right; with several labels a row is right when all of its labels are."""
+    return _Predictions(logits, y, multi_label).accuracy()
+
+
+def micro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
+    """F1 of all labels of all classes together; the accuracy when every row has one class."""
+    return _Predictions(logits, y, multi_label).micro_f1()
+
+
+def macro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
+    """Mean over all classes of their F1.
+
+    A class that is neither labelled nor predicted counts as 0, as in scikit-learn with ``zero_division=0`` and all
+    classes named in ``labels``. (Left to itself, scikit-learn leaves such classes out when rows have one class.)
+    """
+    return _Predictions(logits, y, multi_label).macro_f1()
+
+
+def oracle_micro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = True) -> float:
+    """Micro-F1 when an oracle tells how many labels each row has, and the row gets that many highest logits."""
+    return _Predictions(logits, y, multi_label).oracle_micro_f1()
+
+
+def oracle_macro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = True) -> float:
+    """Macro-F1 of the same predictions as :func:`oracle_micro_f1`."""
+    return _Predictions(logits, y, multi_label).oracle_macro_f1()
+
+
+def roc_auc(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
+    """Area under the ROC curve: how often a row with the label scores above a row without; ties count one half.
+
+    Two classes: the score is the second logit minus the first. More classes: the mean of each class against the
+    rest, by softmax. Several labels: the mean over labels. Classes that all rows or no rows have are left out, and
+    if none is left the area is undefined: nan.
+    """
+    return _Predictions(logits, y, multi_label).roc_auc()
+
+
+def scores(logits: Tensor, y: Tensor, *, multi_label: bool, metrics: Sequence[str]) -> dict[str, float]:
+    """The named metrics, in this order; what they share is computed once.
+
+    Args:
+        logits: (rows, classes); one column is the logit of the second of two classes.
+        y: (rows,) classes from 0 on, or with ``multi_label`` (rows, classes) of zeros and ones.
+        multi_label: whether a row may have any number of classes.
+        metrics: names out of ``METRICS``.
+    """
+    unknown = [name for name in metrics if name not in METRICS]
+    if unknown:
+        raise TrainingError(f"A metric must be one of {', '.join(METRICS)}, but came as {unknown[0]!r}.")
+    predictions = _Predictions(logits, y, multi_label)
+    return {name: METRICS[name](predictions) for name in metrics}
+
+
+def default_metrics(facts: Facts, *, oracle: bool = False) -> tuple[str, ...]:
+    """What people expect to see for these data, the main metric first.
+
+    With ``oracle`` (the protocol of the Amazon experiment) the main metric is the oracle micro-F1.
+    """
+    if oracle and not facts.multi_label:
+        raise TrainingError(
+            f"An oracle tells how many labels a row has, but in {facts.name} every row has one; leave it out."
+        )
+    if facts.multi_label:
+        usual: tuple[str, ...] = (facts.metric, MICRO_F1, MACRO_F1)
+        usual = (ORACLE_MICRO_F1, ORACLE_MACRO_F1, *usual) if oracle else usual
+    else:
+        usual = (facts.metric, ACCURACY, MACRO_F1)
+        usual = (*usual, ROC_AUC) if len(facts.class_names) == 2 else usual
+    return tuple(dict.fromkeys(usual))
+
+
+class Meter:
+    """Collects predictions over batches and scores them at the end, all rows pooled.
+
+    Nothing is computed or moved before :meth:`scores`, so that adding a batch never waits for a device.
+    """
+
+    def __init__(self, *, multi_label: bool, metrics: Sequence[str]) -> None:
+        self.multi_label, self.metrics = multi_label, tuple(metrics)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self._logits: list[Tensor] = []
+        self._y: list[Tensor] = []
+        self._losses: list[Tensor] = []
+        self._loss_rows: list[int] = []
+
+    def add(self, logits: Tensor, y: Tensor, loss: Tensor | None = None) -> None:
+        """Keep a batch (not copied: do not write into it); ``loss`` is its mean over the rows."""
+        self._logits.append(logits.detach())
+        self._y.append(y.detach())
+        if loss is not None:
+            self._losses.append(loss.detach())
+            self._loss_rows.append(logits.size(0))
+
+    def scores(self) -> dict[str, float]:
+        """``loss``, if batches came with one (their mean, weighted by rows), then the metrics."""
+        if not self._logits:
+            raise TrainingError("There are no predictions to score; add at least one batch.")
+        answer: dict[str, float] = {}
+        if sum(self._loss_rows):
+            weighted = zip(torch.stack(self._losses).tolist(), self._loss_rows, strict=True)
+            # A batch without rows has no mean loss (nan), and no say.
+            total = math.fsum(loss * rows for loss, rows in weighted if rows)
+            answer["loss"] = total / sum(self._loss_rows)
+        logits, y = _joined(self._logits), _joined(self._y)
+        return answer | scores(logits, y, multi_label=self.multi_label, metrics=self.metrics)
+
+
+def _joined(batches: list[Tensor]) -> Tensor:
+    return batches[0] if len(batches) == 1 else torch.cat(batches)
+
+
+class _Predictions:
+    """Logits and truth, checked once, and what several metrics need."""
+
+    def __init__(self, logits: Tensor, y: Tensor, multi_label: bool) -> None:
+        _check(logits, y, multi_label)
+        logits = logits.detach()
+        if not multi_label and logits.size(1) == 1:  # the logit of the second class against 0
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+        self.logits, self.y, self.multi_label = logits, y, multi_label
+        self.true = y if not multi_label or y.dtype == torch.bool else y > 0
+        self._counted: dict[bool, list[tuple[int, int, int]]] = {}
+
+    def accuracy(self) -> float:
+        predicted = self._predict(oracle=False)
+        right = predicted == self.true
+        return float((right.all(dim=1) if self.multi_label else right).sum()) / len(right)
+
+    def micro_f1(self, oracle: bool = False) -> float:
+        hits, true, predicted = (sum(counts) for counts in zip(*self._counts(oracle), strict=True))
+        return _f1(hits, true, predicted)
+
+    def macro_f1(self, oracle: bool = False) -> float:
+        counts = self._counts(oracle)
+        return math.fsum(_f1(*of_class) for of_class in counts) / len(counts)
+
+    def oracle_micro_f1(self) -> float:
+        return self.micro_f1(oracle=True)
+
+    def oracle_macro_f1(self) -> float:
+        return self.macro_f1(oracle=True)
+
+    def roc_auc(self) -> float:
+        if self.multi_label:
+            columns = zip(self.logits.unbind(1), self.true.unbind(1), strict=True)
+            areas = [_area(score, true) for score, true in columns]
+        elif self.logits.size(1) == 2:
+            first, second = self.logits.unbind(1)
+            areas = [_area(second - first, self.true == 1)]
+        else:
+            by_class = self.logits.log_softmax(1).unbind(1)
+            areas = [_area(score, self.true == c) for c, score in enumerate(by_class)]
+        defined = [area for area in areas if not math.isnan(area)]
+        return math.fsum(defined) / len(defined) if defined else math.nan
+
+    def _predict(self, oracle: bool) -> Tensor:
+        """Classes (rows,), or with several labels marks (rows, classes)."""
+        if not self.multi_label:  # one label each: an oracle tells nothing new
+            return self.logits.argmax(1)
+        # PAPER: its code takes logit > 0.5; the sigmoid passes one half at 0.
+        return top_labels(self.logits, self.true.sum(1)) if oracle else self.logits > 0
+
+    def _counts(self, oracle: bool) -> list[tuple[int, int, int]]:
+        """Per class: rows with the label that are predicted, rows with the label, rows predicted."""
+        if oracle not in self._counted:
+            predicted = self._predict(oracle)
+            if self.multi_label:
+                counts = [_column_counts(marks) for marks in (predicted & self.true, self.true, predicted)]
+            else:
+                size = self.logits.size(1)
+                hits = self.true[predicted == self.true]
+                counts = [torch.bincount(classes, minlength=size) for classes in (hits, self.true, predicted)]
+            self._counted[oracle] = list(zip(*torch.stack(counts).tolist(), strict=True))
+        return self._counted[oracle]
+
+
+METRICS: dict[str, Callable[[_Predictions], float]] = {
+    ACCURACY: _Predictions.accuracy,
+    MICRO_F1: _Predictions.micro_f1,
+    MACRO_F1: _Predictions.macro_f1,
+    ORACLE_MICRO_F1: _Predictions.oracle_micro_f1,
+    ORACLE_MACRO_F1: _Predictions.oracle_macro_f1,
+    ROC_AUC: _Predictions.roc_auc,
+}
+
+
+def top_labels(logits: Tensor, k: Tensor) -> Tensor:
+    """Mark the ``k[i]`` highest logits of row i (none for 0); of equal logits, those of the first classes."""
+    most = max(int(k.max()), 1)
+    kth = logits.topk(most, dim=1).values.gather(1, (k - 1).clamp(min=0).unsqueeze(1))  # (rows, 1)
+    marks = logits >= kth
+    crowded = (marks.sum(1) > k).nonzero().squeeze(1)  # ties at the k-th logit, or k = 0
+    if len(crowded):
+        few, kth, k = logits[crowded], kth[crowded], k[crowded]
+        above, tied = few > kth, few == kth
+        room = (k - above.sum(1)).unsqueeze(1)  # 0 when k = 0: then kth is the highest logit
+        marks[crowded] = above | (tied & (tied.cumsum(1) <= room))
+    return marks
+
+
+def _column_counts(marks: Tensor) -> Tensor:
+    """Marks per column. Adding bytes in blocks is four times as fast as ``marks.sum(0)``, which widens each."""
+    rows, columns = marks.shape
+    even = rows - rows % BLOCK
+    blocks = marks[:even].view(torch.uint8).reshape(-1, BLOCK, columns).sum(1, dtype=torch.uint8)
+    return blocks.sum(0) + marks[even:].sum(0)
+
+
+def _f1(hits: int, true: int, predicted: int) -> float:
+    """2·precision·recall / (precision + recall), 0 where it is 0/0."""
+    return 2 * hits / (true + predicted) if true + predicted else 0.0
+
+
+def _area(score: Tensor, true: Tensor) -> float:
+    """Share of pairs (row with the label, row without) in the right order, in whole numbers: ties are exact."""
+    with_label, without = score[true], score[~true].sort().values
+    if not len(with_label) or not len(without):
+        return math.nan
+    below = torch.searchsorted(without, with_label).sum()
+    not_above = torch.searchsorted(without, with_label, right=True).sum()
+    return int(below + not_above) / (2 * len(with_label) * len(without))
+
+
+def _check(logits: Tensor, y: Tensor, multi_label: bool) -> None:
+    if logits.dim() != 2 or not logits.numel():
+        raise TrainingError(
+            f"Logits must have shape (rows, classes) with at least one of each, but have shape "
+            f"{tuple(logits.shape)}; is the part of the split that is scored empty?"
+        )
+    expected = tuple(logits.shape) if multi_label else (logits.size(0),)
+    if tuple(y.shape) != expected:
+        kind = "of zeros and ones" if multi_label else "of classes"
+        raise TrainingError(
+            f"For logits of shape {tuple(logits.shape)}, y must have shape {expected} {kind}, but has shape "
+            f"{tuple(y.shape)}; is multi_label = {multi_label} right?"
+        )
+    # The sum tells in one pass, unless it overflows itself.
+    if not math.isfinite(float(logits.detach().sum())):
+        bad = int((~torch.isfinite(logits)).any(1).sum())
+        if bad:
+            raise TrainingError(
+                f"Logits must be finite, but {bad:,} of {len(logits):,} rows hold NaN or infinity: training has "
+                f"diverged; use a lower learning rate or clip gradients, and look for NaN in the features."
+            )
+    _check_truth(y, max(logits.size(1), 2), multi_label)
+
+
+def _check_truth(y: Tensor, num_classes: int, multi_label: bool) -> None:
+    if multi_label:
+        wrong = None if y.dtype == torch.bool else ~(y == 0).logical_or_(y == 1)
+        if wrong is not None and bool(wrong.any()):
+            value = float(y[wrong][0])
+            raise TrainingError(f"y must hold zeros and ones, but holds {value:g}; score the labelled rows only.")
+        return
+    if y.is_floating_point() or y.dtype == torch.bool:
+        raise TrainingError(f"y must hold classes as integers, but has dtype {y.dtype}; use y.long().")
+    low, high = (int(end) for end in y.aminmax())
+    if low < 0 or high >= num_classes:
+        value, remedy = (low, "select the labelled rows") if low < 0 else (high, "give the model more outputs")
+        raise TrainingError(f"y must hold classes 0 ... {num_classes - 1}, but holds {value}; {remedy}.")
