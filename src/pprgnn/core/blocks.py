@@ -19,7 +19,7 @@ def take_blocks(adj: Adjacency, starts: Tensor, sizes: Tensor) -> Adjacency:
     """The diagonal blocks of ``adj`` that start at these nodes, as one matrix; no entry may lie between blocks."""
     crow, col = adj.matrix.crow_indices(), adj.matrix.col_indices()
     if adj.order is not None:
-        raise ValueError("Blocks can be taken from a matrix in the caller's order only; build it with reorder=False.")
+        raise ValueError("Blocks are taken from a matrix in the caller's order; build it with reorder=False.")
     first, last = crow[starts], crow[starts + sizes]
     entries = ranges(first.long(), (last - first).long())
     lengths = crow.diff()[ranges(starts, sizes)]

@@ -14,12 +14,16 @@ def fingerprint(crow: Tensor, col: Tensor, value: Tensor) -> int:
     Sums of integers wrap around but do not round: the order in which they are added does not matter.
     """
     bits = value.detach().view(BITS[value.element_size()])
-    entries = _mixed(col.long() * 0x1E3779B97F4A7C15 + bits.long() * 0x3F58476D1CE4E5B9)
-    ends = _mixed(crow.long() * 0x14D049BB133111EB)
-    return int(entries * 31 + ends)
+    entries = col.to(torch.int64, copy=True).mul_(0x1E3779B97F4A7C15).add_(bits, alpha=0x3F58476D1CE4E5B9)
+    ends = crow.to(torch.int64, copy=True).mul_(0x14D049BB133111EB)
+    return int(_mixed(entries) * 31 + _mixed(ends))
 
 
 def _mixed(x: Tensor) -> Tensor:
-    x = x + torch.arange(len(x), device=x.device) * 0x2545F4914F6CDD1D  # the place of an entry matters
-    x = (x ^ (x >> 29)) * 0x369DEA0F31A53F85
-    return (x ^ (x >> 32)).sum()
+    """The sum of the scrambled entries; overwrites ``x``, because fresh memory costs more than the arithmetic."""
+    scratch = torch.arange(len(x), device=x.device)
+    x.add_(scratch, alpha=0x2545F4914F6CDD1D)  # the place of an entry matters
+    for shift in (29, 32):
+        torch.bitwise_right_shift(x, shift, out=scratch)
+        x.bitwise_xor_(scratch).mul_(0x369DEA0F31A53F85)
+    return x.sum()

@@ -64,6 +64,12 @@ def library_for(problem: Problem) -> ctypes.CDLL | None:
     return _library_for(problem.adj.matrix, problem.b)
 
 
+def library_name() -> str:
+    """What runs the steps on this machine: the name of the fused kernel that was loaded, or ``torch``."""
+    library = _library(os.environ.get("PPRGNN_KERNEL"))
+    return "torch" if library is None else Path(library._name).name.partition(".")[0].lstrip("_")
+
+
 def multiply(matrix: Tensor, x: Tensor, out: Tensor) -> Tensor:
     """Sparse ``matrix @ x`` into ``out``: no allocation."""
     library = _library_for(matrix, x) if x.is_contiguous() and out.is_contiguous() else None

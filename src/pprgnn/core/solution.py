@@ -12,6 +12,10 @@ class ConvergenceWarning(UserWarning):
     """The result may be off by more than the tolerance; the message says what to change."""
 
 
+class NotFiniteError(ValueError):
+    """An input of a solve holds NaN or an infinite number."""
+
+
 class Status(Enum):
     """What is known about a solution. The value is a sentence."""
 

@@ -13,7 +13,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import as_eps
 from pprgnn.core.depth import DepthRule, resolve_depth
 from pprgnn.core.recursion import Problem, Recursion
-from pprgnn.core.solution import ConvergenceWarning, Depth, Solution, Status
+from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Solution, Status
 
 
 def solve(
@@ -111,7 +111,7 @@ def _check(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int
     for name, tensor in (("b", b), ("weight", weight)):
         if not _finite(tensor.detach()):
             place = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
-            raise ValueError(
+            raise NotFiniteError(
                 f"{name} must be finite, but {name}[{place[0]}, {place[1]}] is {float(tensor[place].detach())}; "
                 f"look for NaN in the features or an exploding loss before this layer."
             )

@@ -1,6 +1,26 @@
-"""PyTorch Geometric layers and models: a thin shell over the core."""
+"""PyTorch Geometric layers and networks: a thin shell over the core."""
 
+from pprgnn.nn.layers import depth_state, measure_afresh, ppr_layers, restore_depth_state, set_tolerance
+from pprgnn.nn.network import Network
+from pprgnn.nn.paper import CoPurchaseNet, PaperGraphNet, PPINet
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.pprgnn import PPRGNN
+from pprgnn.nn.pyg_net import PyGNet
+from pprgnn.nn.stacked import GraphNet, NodeNet
 
-__all__ = ["PPRGNN", "PPRConv"]
+__all__ = [
+    "PPRGNN",
+    "CoPurchaseNet",
+    "GraphNet",
+    "Network",
+    "NodeNet",
+    "PPINet",
+    "PPRConv",
+    "PaperGraphNet",
+    "PyGNet",
+    "depth_state",
+    "measure_afresh",
+    "ppr_layers",
+    "restore_depth_state",
+    "set_tolerance",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 
 def as_rates(eps: float | Sequence[float] | Tensor, channels: int) -> tuple[float, ...]:
     """Check one rate, or several to be shared out among ``channels``, and return them as numbers."""
-    values = eps.tolist() if hasattr(eps, "tolist") else eps  # tensors and NumPy arrays
+    values: Any = eps.tolist() if hasattr(eps, "tolist") else eps  # tensors and NumPy arrays
     several = isinstance(values, Iterable) and not isinstance(values, str)
     rates = tuple(float(rate) for rate in values) if several else (float(values),)
     if not rates:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
-from torch_geometric.nn.inits import glorot, zeros
+from torch_geometric.nn.inits import glorot, reset, zeros
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor
 
@@ -139,7 +139,7 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         self.depth_rule = DepthMemory(rule) if isinstance(rule, Measured) else rule
         self.depth = depth
 
-        self.lin = torch.nn.Identity()
+        self.lin: torch.nn.Module = torch.nn.Identity()
         if in_channels is not None:
             self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
         self.weight = Parameter(torch.empty(out_channels, out_channels))
@@ -156,8 +156,7 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
     def reset_parameters(self) -> None:
         """Draw the parameters anew and forget the cached graph and depth."""
         super().reset_parameters()
-        if self.in_channels is not None:
-            self.lin.reset_parameters()
+        reset(self.lin)
         glorot(self.weight)
         zeros(self.bias)
         if self.log_eps is not None:
@@ -195,8 +194,8 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
             raise ValueError(f"x must have shape (num_nodes, in_channels), but has shape {tuple(x.shape)}.")
         if self.in_channels is None and x.size(1) != self.out_channels:
             raise ValueError(
-                f"x must have {self.out_channels} columns, because this layer has no linear map for its input, but "
-                f"has {x.size(1)}; give in_channels={x.size(1)} to have one."
+                f"x must have {self.out_channels} columns, because this layer has no linear map for its input, "
+                f"but has {x.size(1)}; give in_channels={x.size(1)} to have one."
             )
         if self.explain:
             return self._forward_message_passing(x, edge_index, edge_weight)

@@ -12,7 +12,6 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.blocks import ranges, take_blocks
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.training.errors import TrainingError
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Batches:
         self.sizes = torch.tensor(self.dataset.graph_sizes, device=device)
         self.starts = self.sizes.cumsum(0) - self.sizes
         self.x = None if x is None else x.to(device)
-        self.y = data.y.to(device) if "y" in data else None
+        self.y: Tensor | None = data.y.to(device) if "y" in data else None
         self.adj: Adjacency | None = None
         self._single: dict[int, tuple[Any, ...]] = {}
         if adjacency_options is None:
@@ -105,7 +104,7 @@ class Batches:
         """Batches of ``size`` graphs, shuffled if there is a generator; scored where ``mask`` says so."""
         if generator is not None:
             graphs = graphs[torch.randperm(len(graphs), generator=generator).to(self.device)]
-        for ids in graphs.split(size):
+        for ids in torch.split(graphs, size):
             yield self.batch(ids, mask)
 
     def batch(self, ids: Tensor, mask: Tensor | None = None) -> Batch:
@@ -113,19 +112,14 @@ class Batches:
         nodes, edges, weight, owner = self._graphs(ids)
         x = None if self.x is None else self.x[nodes]
         if self.task == "graph":
-            y = self._labels()[ids] if self.y is not None else torch.empty(0)
+            y = torch.empty(0) if self.y is None else self.y[ids]
             return Batch(x, edges, weight, owner, len(ids), None, y)
         rows = None if mask is None else mask[nodes].nonzero().flatten()
         y = torch.empty(0) if self.y is None else self.y[nodes] if rows is None else self.y[nodes][rows]
         return Batch(x, edges, weight, None, len(ids), rows, y)
 
-    def _labels(self) -> Tensor:
-        if self.y is None:
-            raise TrainingError(f"{self.dataset.facts.name} has no labels, which are needed here.")
-        return self.y
-
     def _graphs(self, ids: Tensor) -> tuple[Any, Any, Tensor | None, Tensor | None]:
-        """Nodes (a slice or indices), edges, weights, and the graph of each node; of single graphs they are kept."""
+        """Nodes (a slice or indices), edges, weights, graph of each node; those of single graphs are kept."""
         if len(ids) > 1 or self.task == "graph":
             starts, sizes = self.starts[ids], self.sizes[ids]
             owner = torch.repeat_interleave(torch.arange(len(ids), device=self.device), sizes)
@@ -135,7 +129,7 @@ class Batches:
             start, size = int(self.starts[number]), int(self.sizes[number])
             edges = self._edges(ids, self.starts[ids], self.sizes[ids])
             self._single[number] = slice(start, start + size), *edges, None
-        return self._single[number]  # type: ignore[return-value]
+        return self._single[number]
 
     def _edges(self, ids: Tensor, starts: Tensor, sizes: Tensor) -> tuple[Any, Tensor | None]:
         if self.adj is not None:

@@ -78,6 +78,9 @@ class TrainingConfig:
     plateau_patience: int = option(24, "... when the training loss has not fallen for so many epochs", least=0)
     clip: float = option(0.0, "largest norm of the gradient; 0: any", least=0)
     patience: int = option(100, "epochs without a better validation before it stops; 0: never", least=0)
+    metric: Literal["auto", "accuracy", "micro-F1", "macro-F1", "ROC AUC", "oracle micro-F1"] = option(
+        "auto", "what counts; auto: the data set's own; oracle: the number of labels of each node is known"
+    )
     monitor: Literal["metric", "loss"] = option("metric", "which validation figure chooses the epoch")
     class_weights: Literal["none", "balanced"] = option("none", "weigh rare classes up")
     batch_size: int = option(0, "graphs per step; 0: 1 on node tasks, 128 on graph tasks", least=0)
@@ -89,6 +92,7 @@ class TrainingConfig:
     memory: Literal["auto", "keep", "checkpoint"] = option(
         "auto", "keep the states that the gradient needs, or compute them again; auto: as memory allows"
     )
+    checkpoint_seconds: float = option(10.0, "least time between two checkpoints", least=0)
     device: str = option("auto", "cpu, cuda, cuda:1, ...; auto: cuda if there is one")
     threads: int = option(0, "CPU threads; 0: as torch has it", least=0)
 
@@ -183,10 +187,10 @@ class Setting:
 def settings() -> Iterator[Setting]:
     """Every setting with its default, kind and sentence."""
     for section in fields(Config):
-        part = section.default_factory  # type: ignore[misc]
+        part: Any = section.default_factory
         hints = get_type_hints(part)
         for each in fields(part):
-            default = getattr(part(), each.name)  # type: ignore[operator]
+            default = getattr(part(), each.name)
             yield Setting(section.name, each.name, default, kind_of(hints[each.name]), each.metadata["help"])
 
 

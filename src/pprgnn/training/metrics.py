@@ -272,10 +272,11 @@ def _check(logits: Tensor, y: Tensor, multi_label: bool) -> None:
                 f"Logits must be finite, but {bad:,} of {len(logits):,} rows hold NaN or infinity: training has "
                 f"diverged; use a lower learning rate or clip gradients, and look for NaN in the features."
             )
-    _check_truth(y, max(logits.size(1), 2), multi_label)
+    check_truth(y, max(logits.size(1), 2), multi_label)
 
 
-def _check_truth(y: Tensor, num_classes: int, multi_label: bool) -> None:
+def check_truth(y: Tensor, num_classes: int, multi_label: bool) -> None:
+    """Raise unless ``y`` holds classes below ``num_classes``, or with ``multi_label`` zeros and ones."""
     if multi_label:
         wrong = None if y.dtype == torch.bool else ~(y == 0).logical_or_(y == 1)
         if wrong is not None and bool(wrong.any()):

@@ -1,0 +1,151 @@
+"""What every network here has in common: message passing first (``encode``), then the head (``decode``)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.resolver import aggregation_resolver
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.data.errors import DataError
+from pprgnn.nn.layers import ppr_layers
+
+
+class Network(torch.nn.Module):
+    """A network that can be trained: ``forward`` is ``decode(encode(...))``.
+
+    All message passing happens in :meth:`encode`. Where :attr:`encode_is_deterministic`, its result can be shared
+    by a training step and an evaluation with the same weights. On node tasks :meth:`decode` treats rows one by
+    one, so that it may be given some rows only.
+
+    Attributes:
+        num_nodes: The number of nodes when the network holds a learned row for each (``x`` is then ``None``).
+    """
+
+    num_nodes: int | None = None
+
+    @abstractmethod
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """All message passing: one row per node."""
+
+    @abstractmethod
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """The head: rows of logits, one per node or one per graph."""
+
+    def forward(
+        self,
+        x: Tensor | None,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        num_graphs: int | None = None,
+    ) -> Tensor:
+        """Logits of every node, or of every graph of a batch."""
+        return self.decode(self.encode(x, edge_index, edge_weight), batch, num_graphs)
+
+    @property
+    @abstractmethod
+    def encode_is_deterministic(self) -> bool:
+        """Whether :meth:`encode` has neither dropout nor batch norm: it then is the same in training.
+
+        The same to within ``tol``, that is, because the depth found last may differ by a little.
+        """
+
+    @property
+    def adjacency_options(self) -> dict[str, Any] | None:
+        """How to build the :class:`pprgnn.Adjacency` for :meth:`encode`; ``None``: it wants an ``edge_index``."""
+        layers = ppr_layers(self)
+        if not layers:
+            return None
+        conv = layers[0][1]
+        return {"normalize": conv.normalization, "add_self_loops": conv.add_self_loops}
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        for child in self.children():
+            _reset(child)
+
+
+def _reset(module: torch.nn.Module) -> None:
+    reset = getattr(module, "reset_parameters", None)
+    if callable(reset):
+        reset()
+    else:
+        for child in module.children():
+            _reset(child)
+
+
+def check_features(x: Tensor | None, in_channels: int) -> Tensor:
+    """Return ``x`` if it has ``in_channels`` columns, or say what is wrong."""
+    if x is None:
+        raise DataError(
+            f"This network reads {in_channels} features per node, but got none (x is None); give the nodes "
+            f"features, or build the network with num_nodes to learn a row for each node."
+        )
+    if x.dim() != 2 or x.size(1) != in_channels:
+        raise DataError(
+            f"This network reads {in_channels} features per node, but x has shape {tuple(x.shape)}; use the data "
+            f"it was made for, or build it with in_channels={x.size(-1)}."
+        )
+    return x
+
+
+def check_nodes(x: Tensor | None, edge_index: Any, num_nodes: int) -> None:
+    """Raise unless a network with a learned row for each of ``num_nodes`` nodes can be used here."""
+    if x is not None:
+        raise DataError(
+            f"This network has a learned row for each of {num_nodes} nodes instead of features, but x has shape "
+            f"{tuple(x.shape)}; pass x=None, or train with features."
+        )
+    if isinstance(edge_index, Adjacency):
+        found = edge_index.num_nodes
+    elif (
+        isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    ):  # which nodes have no edge, an edge_index cannot tell
+        return
+    else:
+        found = edge_index.size(0)
+    if found != num_nodes:
+        raise DataError(
+            f"This network has a learned row for each of {num_nodes} nodes, so it cannot be used on another graph "
+            f"(this one has {found}); train with features."
+        )
+
+
+class GraphHead(torch.nn.Module):
+    """Pooling over the nodes of each graph, then linear layers with ReLU and dropout between them."""
+
+    def __init__(
+        self, channels: int, num_classes: int, *, pooling: str = "sum", layers: int = 2, dropout: float = 0.5
+    ) -> None:
+        super().__init__()
+        if layers < 1:
+            raise ValueError(f"head_layers must be >= 1, but came as {layers}.")
+        self.pooling = aggregation_resolver(pooling)
+        sizes = [channels] * layers
+        self.hidden = torch.nn.ModuleList(torch.nn.Linear(size, size) for size in sizes[1:])
+        self.dropout = torch.nn.Dropout(dropout)
+        self.out = torch.nn.Linear(channels, num_classes)
+
+    def forward(self, state: Tensor, batch: Tensor | None, num_graphs: int | None) -> Tensor:
+        """One row of logits per graph."""
+        if batch is None:
+            raise DataError(
+                "A network for graphs needs batch, the number of the graph of every node; for a single graph pass "
+                "torch.zeros(num_nodes, dtype=torch.long)."
+            )
+        if batch.shape != state.shape[:1]:
+            raise DataError(
+                f"batch must hold one number for each of the {state.size(0)} nodes, but has shape "
+                f"{tuple(batch.shape)}."
+            )
+        pooled: Tensor = self.pooling(state, batch, dim_size=num_graphs)
+        for linear in self.hidden:
+            pooled = self.dropout(linear(pooled).relu())
+        if not self.hidden:
+            pooled = self.dropout(pooled)
+        logits: Tensor = self.out(pooled)
+        return logits

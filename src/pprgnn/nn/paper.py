@@ -1,0 +1,139 @@
+"""The networks of the paper's experiments, as published."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import elu
+
+from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.network import GraphHead, Network, check_features, check_nodes
+from pprgnn.nn.ppr_conv import PPRConv
+
+
+class _PaperNet(Network):
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew; W and Ω evenly from ±1/√(size of the layer), as the published code does."""
+        super().reset_parameters()
+        for _, layer in ppr_layers(self):
+            bound = 1.0 / math.sqrt(layer.out_channels)
+            for matrix in (layer.weight, *layer.lin.parameters()):
+                torch.nn.init.uniform_(matrix, -bound, bound)
+
+
+class PPINet(_PaperNet):
+    """Five infinite-depth layers of width 4h, 2h, 2h, h and ``num_classes``, each beside a linear layer.
+
+    For protein functions (PPI), several labels per node. ELU follows each but the last. ``**conv`` overrides
+    options of :class:`PPRConv` such as ``eps`` (0.25) or ``tol``.
+    """
+
+    def __init__(self, in_channels: int, num_classes: int, hidden: int = 256, **conv: Any) -> None:
+        super().__init__()
+        options = {"eps": 0.25, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
+        sizes = [in_channels, 4 * hidden, 2 * hidden, 2 * hidden, hidden, num_classes]
+        pairs = list(itertools.pairwise(sizes))
+        self.in_channels = in_channels
+        self.convs = torch.nn.ModuleList(PPRConv(size, out, **options) for size, out in pairs)
+        self.skips = torch.nn.ModuleList(torch.nn.Linear(size, out) for size, out in pairs)
+        self.reset_parameters()
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """All of the network: its last layer still passes messages."""
+        state = check_features(x, self.in_channels)
+        for conv, skip in zip(self.convs, self.skips, strict=True):
+            state = conv(state, edge_index, edge_weight) + skip(state)
+            if conv is not self.convs[-1]:
+                state = elu(state)
+        return state
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """Nothing is left to do."""
+        return state
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """There is no dropout."""
+        return True
+
+
+class CoPurchaseNet(_PaperNet):
+    """One infinite-depth layer over nodes without features, then dropout and a linear layer.
+
+    For the co-purchase graph (Amazon). A linear map of the one-hot identity is a learned row for each node: the
+    network is bound to one graph. ``**conv`` overrides options of :class:`PPRConv` such as ``eps`` (0.06).
+    """
+
+    def __init__(
+        self, num_nodes: int, num_classes: int, hidden: int = 128, dropout: float = 0.5, **conv: Any
+    ) -> None:
+        super().__init__()
+        options = {"eps": 0.06, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
+        self.num_nodes: int = num_nodes
+        self.embedding = torch.nn.Embedding(num_nodes, hidden)
+        self.conv = PPRConv(None, hidden, **options)
+        self.dropout = torch.nn.Dropout(dropout)
+        self.head = torch.nn.Linear(hidden, num_classes, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew; the rows are the Ω of the published code."""
+        super().reset_parameters()
+        bound = 1.0 / math.sqrt(self.conv.out_channels)
+        torch.nn.init.uniform_(self.embedding.weight, -bound, bound)
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """The infinite-depth layer."""
+        check_nodes(x, edge_index, self.num_nodes)
+        state: Tensor = self.conv(self.embedding.weight, edge_index, edge_weight)
+        return state
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """Dropout and the linear layer, row by row."""
+        logits: Tensor = self.head(self.dropout(state))
+        return logits
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Dropout comes after the messages."""
+        return True
+
+
+class PaperGraphNet(_PaperNet):
+    """Three infinite-depth layers, the sum over each graph, and a head of two linear layers.
+
+    For graph classification (MUTAG and the like). ``**conv`` overrides options of :class:`PPRConv`.
+    """
+
+    def __init__(
+        self, in_channels: int, num_classes: int, hidden: int = 64, dropout: float = 0.5, **conv: Any
+    ) -> None:
+        super().__init__()
+        options = {"eps": 1.0, "smooth_input": True, "bias": False} | conv
+        self.in_channels = in_channels
+        self.convs = torch.nn.ModuleList(
+            PPRConv(size, hidden, **options) for size in (in_channels, hidden, hidden)
+        )
+        self.head = GraphHead(hidden, num_classes, pooling="sum", layers=2, dropout=dropout)
+        self.reset_parameters()
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """The three layers."""
+        state = check_features(x, self.in_channels)
+        for conv in self.convs:
+            state = conv(state, edge_index, edge_weight)
+        return state
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """The sum over each graph, and the head."""
+        logits: Tensor = self.head(state, batch, num_graphs)
+        return logits
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Dropout is in the head only."""
+        return True

@@ -1,0 +1,224 @@
+"""Networks to put together: infinite-depth layers with the usual options, for nodes and for graphs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.depth import DepthRule
+from pprgnn.data.errors import DataError
+from pprgnn.nn.network import GraphHead, Network, check_features, check_nodes
+from pprgnn.nn.ppr_conv import PPRConv
+
+NORMS = ("batch", "layer", "graph", "pair")
+JUMPS = (None, "last", "cat", "max")
+
+
+class StackedNet(Network):
+    """The message passing of :class:`NodeNet` and :class:`GraphNet`; they add the head.
+
+    Args:
+        in_channels: Number of features per node, or ``None`` with ``num_nodes``.
+        num_classes: Number of outputs.
+        hidden: Width of every layer.
+        layers: Number of infinite-depth layers.
+        eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint, smooth_input, add_self_loops,
+            normalize, bias: as in :class:`PPRConv`.
+        norm: ``"batch"``, ``"layer"`` (each node by itself), ``"graph"`` or ``"pair"`` (over all nodes) after each
+            layer.
+        input_dropout: Dropout of the features.
+        dropout: Dropout between layers and in the head.
+        residual: Add the input of each layer to its output, through a linear map where the widths differ.
+        jk: What the head sees: the ``"last"`` layer, all side by side (``"cat"``) or their maximum (``"max"``).
+        num_nodes: Learn a row for each of so many nodes instead of reading features.
+        input_layer: Put a linear layer with the activation before the first infinite-depth layer.
+    """
+
+    def __init__(
+        self,
+        in_channels: int | None,
+        num_classes: int,
+        *,
+        hidden: int = 64,
+        layers: int = 1,
+        eps: float | Sequence[float] = 0.25,
+        learn_eps: bool | Literal["channel"] = False,
+        activation: str | Activation | None = "relu",
+        norm: str | None = None,
+        input_dropout: float = 0.0,
+        dropout: float = 0.5,
+        residual: bool = False,
+        jk: str | None = None,
+        num_nodes: int | None = None,
+        depth: int | DepthRule | None = None,
+        tol: float = 1e-5,
+        max_depth: int = 500,
+        grad_terms: int | None = 5,
+        checkpoint: bool = False,
+        smooth_input: bool = False,
+        add_self_loops: bool | None = None,
+        normalize: bool | Literal["sym", "row"] = True,
+        bias: bool = True,
+        input_layer: bool = False,
+    ) -> None:
+        super().__init__()
+        _check(in_channels, num_nodes, layers, norm, jk)
+        self.in_channels, self.num_nodes, self.num_classes = in_channels, num_nodes, num_classes
+        self.hidden, self.norm, self.residual, self.jk = hidden, norm, residual, jk
+        self.activation = resolve_activation(activation)
+        self.input_dropout = torch.nn.Dropout(input_dropout)
+        self.dropout = torch.nn.Dropout(dropout)
+        self.embedding = None if num_nodes is None else torch.nn.Embedding(num_nodes, hidden)
+        width = hidden if in_channels is None else in_channels
+        self.input_layer = torch.nn.Linear(width, hidden) if input_layer else None
+        # A learned row is a linear map of the one-hot identity: a second map right behind it would add nothing.
+        first = None if in_channels is None and not input_layer else hidden if input_layer else in_channels
+        options: dict[str, Any] = {
+            "eps": eps,
+            "learn_eps": learn_eps,
+            "activation": self.activation,
+            "depth": depth,
+            "tol": tol,
+            "max_depth": max_depth,
+            "grad_terms": grad_terms,
+            "checkpoint": checkpoint,
+            "smooth_input": smooth_input,
+            "add_self_loops": add_self_loops,
+            "normalize": normalize,
+            "bias": bias,
+        }
+        sizes = [first] + [hidden] * (layers - 1)
+        self.convs = torch.nn.ModuleList(PPRConv(size, hidden, **options) for size in sizes)
+        self.norms = torch.nn.ModuleList(_norm_layer(norm, hidden) for _ in sizes)
+        self.skips = torch.nn.ModuleList(
+            torch.nn.Identity() if size in (None, hidden) else torch.nn.Linear(size, hidden, bias=False)
+            for size in (sizes if residual else [])
+        )
+
+        self._draw_rows()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        super().reset_parameters()
+        self._draw_rows()
+
+    def _draw_rows(self) -> None:
+        if self.embedding is not None:
+            bound = 1.0 / math.sqrt(self.hidden)
+            torch.nn.init.uniform_(self.embedding.weight, -bound, bound)
+
+    @property
+    def state_channels(self) -> int:
+        """Width of what :meth:`encode` returns."""
+        return self.hidden * (len(self.convs) if self.jk == "cat" else 1)
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """All layers, one after the other."""
+        state = self.input_dropout(self._input(x, edge_index))
+        if self.input_layer is not None:
+            state = self.activation.function(self.input_layer(state))
+        states: list[Tensor] = []
+        for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            first = i == 0 and self.input_layer is None  # has had its own dropout
+            out = norm(conv(state if first else self.dropout(state), edge_index, edge_weight))
+            state = out + self.skips[i](state) if self.residual else out
+            states.append(state)
+        if self.jk == "cat":
+            return torch.cat(states, dim=1)
+        return torch.stack(states).amax(0) if self.jk == "max" else state
+
+    def _input(self, x: Tensor | None, edge_index: Any) -> Tensor:
+        if self.embedding is None:
+            assert self.in_channels is not None
+            return check_features(x, self.in_channels)
+        assert self.num_nodes is not None
+        check_nodes(x, edge_index, self.num_nodes)
+        return self.embedding.weight
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Whether no layer has dropout before it or batch norm behind it."""
+        inner_dropout = self.dropout.p > 0 and (len(self.convs) > 1 or self.input_layer is not None)
+        return not (self.input_dropout.p > 0 or inner_dropout or self.norm == "batch")
+
+
+class NodeNet(StackedNet):
+    """Infinite-depth layers, dropout and a linear layer: logits for every node. Options: :class:`StackedNet`.
+
+    Example:
+        >>> import torch
+        >>> net = NodeNet(16, 7, hidden=32, eps=(1.0, 0.25, 0.06))
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> net(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 7])
+    """
+
+    def __init__(self, in_channels: int | None, num_classes: int, **options: Any) -> None:
+        super().__init__(in_channels, num_classes, **options)
+        self.head = torch.nn.Linear(self.state_channels, num_classes)
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """Dropout and the linear layer, row by row."""
+        logits: Tensor = self.head(self.dropout(state))
+        return logits
+
+
+class GraphNet(StackedNet):
+    """Infinite-depth layers, pooling and linear layers: logits for every graph.
+
+    Args:
+        pooling: ``"sum"``, ``"mean"``, ``"max"`` or another of PyG's aggregations by name.
+        head_layers: Number of linear layers after the pooling, with ReLU and dropout between them.
+        **options: as in :class:`StackedNet`.
+    """
+
+    def __init__(
+        self, in_channels: int, num_classes: int, *, pooling: str = "sum", head_layers: int = 2, **options: Any
+    ) -> None:
+        if options.get("num_nodes") is not None:
+            raise ValueError("A network for graphs must read features, but got num_nodes; train with features.")
+        if options.get("norm") in ("graph", "pair"):
+            raise ValueError(
+                f"norm={options['norm']!r} would mix the graphs of a batch; use 'batch' or 'layer' for graphs."
+            )
+        super().__init__(in_channels, num_classes, **options)
+        self.head = GraphHead(
+            self.state_channels, num_classes, pooling=pooling, layers=head_layers, dropout=self.dropout.p
+        )
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """Pooling and the linear layers."""
+        logits: Tensor = self.head(state, batch, num_graphs)
+        return logits
+
+
+def _check(in_channels: int | None, num_nodes: int | None, layers: int, norm: str | None, jk: str | None) -> None:
+    if (in_channels is None) == (num_nodes is None):
+        raise DataError(
+            f"A network either reads features (in_channels) or learns a row for each node (num_nodes), but got "
+            f"in_channels={in_channels} and num_nodes={num_nodes}; give one of them."
+        )
+    if layers < 1:
+        raise ValueError(f"layers must be >= 1, but came as {layers}.")
+    if norm is not None and norm not in NORMS:
+        raise ValueError(f"norm must be one of {', '.join(NORMS)} or None, but came as {norm!r}.")
+    if jk not in JUMPS:
+        raise ValueError(f"jk must be 'last', 'cat', 'max' or None, but came as {jk!r}.")
+
+
+def _norm_layer(norm: str | None, channels: int) -> torch.nn.Module:
+    from torch_geometric.nn.norm import GraphNorm, PairNorm
+
+    if norm is None:
+        return torch.nn.Identity()
+    if norm == "pair":
+        pair: torch.nn.Module = PairNorm()
+        return pair
+    kinds: dict[str, Any] = {"batch": torch.nn.BatchNorm1d, "layer": torch.nn.LayerNorm, "graph": GraphNorm}
+    layer: torch.nn.Module = kinds[norm](channels)
+    return layer

@@ -1,0 +1,177 @@
+"""From a config and a data set to the features and the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.depth import Certificate, DepthRule, Influence
+from pprgnn.data.card import Task
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.nn.network import Network
+from pprgnn.training.config import ModelConfig
+from pprgnn.training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a network must fit: the widths at its two ends, and how many nodes have a learned row."""
+
+    task: Task
+    in_channels: int
+    num_classes: int
+    num_nodes: int | None = None
+
+    @classmethod
+    def of(cls, dataset: GraphDataset, x: Tensor | None) -> Shape:
+        """The shape for this data set; without features every node gets a learned row."""
+        if not dataset.num_classes:
+            raise TrainingError(
+                f"{dataset.facts.name} has no classes to learn; name the label column with --target."
+            )
+        if x is None:
+            return cls(dataset.facts.task, 0, dataset.num_classes, dataset.num_nodes)
+        return cls(dataset.facts.task, x.size(1), dataset.num_classes)
+
+
+def feature_kind(dataset: GraphDataset, wanted: str) -> str:
+    """What ``auto`` stands for with this data set."""
+    given = "x" in dataset._data and dataset._data.x.size(1) > 0
+    one_graph = dataset.facts.task == "node" and len(dataset) == 1
+    if wanted == "auto":
+        return "given" if given else "embedding" if one_graph else "degree"
+    if wanted in ("given", "normalized") and not given:
+        raise TrainingError(
+            f"{dataset.facts.name} has no features, so data.features = {wanted!r} cannot be used; try 'auto'."
+        )
+    if wanted == "embedding" and not one_graph:
+        raise TrainingError(
+            f"A learned row per node needs one graph and a node task, but {dataset.facts.name} has "
+            f"{len(dataset)} graphs and labels per {dataset.facts.task}; try data.features = 'degree'."
+        )
+    return wanted
+
+
+def features(dataset: GraphDataset, kind: str) -> Tensor | None:
+    """The features of all nodes, one graph after another; None when they are to be learned."""
+    if kind == "embedding":
+        return None
+    if kind == "degree":
+        return _degree_features(dataset)
+    if "x" not in dataset._data:
+        raise TrainingError(f"The model reads features of nodes, but {dataset.facts.name} has none.")
+    x = dataset._all("x").float()
+    if not bool(torch.isfinite(x.sum())) and not bool(torch.isfinite(x).all()):
+        node, column = (~torch.isfinite(x)).nonzero()[0].tolist()
+        raise TrainingError(
+            f"Features must be finite, but feature {column} of node {node} of {dataset.facts.name} is "
+            f"{float(x[node, column])}; fill or drop such values."
+        )
+    return x / x.abs().sum(1, keepdim=True).clamp(min=1e-12) if kind == "normalized" else x
+
+
+def _degree_features(dataset: GraphDataset) -> Tensor:
+    """A one and the logarithm of the degree: what every graph has."""
+    degrees = [torch.bincount(data.edge_index[1], minlength=data.num_nodes) for data in dataset]
+    degree = torch.cat(degrees).float()
+    return torch.stack([torch.ones_like(degree), torch.log1p(degree)], dim=1)
+
+
+def build_network(config: ModelConfig, shape: Shape, *, checkpoint: bool = False, tol: float = 1e-5) -> Network:
+    """A new network with fresh weights."""
+    kind = config.architecture
+    if kind == "auto":
+        kind = shape.task
+    _check_kind(kind, shape)
+    conv = _conv_options(config) | {"checkpoint": checkpoint, "tol": tol}
+    try:
+        if kind in ("ppi", "co-purchase", "paper-graph"):
+            return _paper_network(kind, config, shape, conv)
+        return _gcn(config, shape) if kind == "gcn" else _stacked_network(kind, config, shape, conv)
+    except ValueError as error:  # settings that do not go together
+        raise TrainingError(str(error)) from error
+
+
+def _paper_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[str, Any]) -> Network:
+    """As published; what it leaves open is taken from the config."""
+    from pprgnn.nn import CoPurchaseNet, PaperGraphNet, PPINet
+
+    if kind == "ppi":
+        return PPINet(shape.in_channels, shape.num_classes, config.hidden, **conv)
+    if kind == "paper-graph":
+        return PaperGraphNet(shape.in_channels, shape.num_classes, config.hidden, config.dropout, **conv)
+    assert shape.num_nodes is not None
+    return CoPurchaseNet(shape.num_nodes, shape.num_classes, config.hidden, config.dropout, **conv)
+
+
+def _stacked_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[str, Any]) -> Network:
+    from pprgnn.nn import GraphNet, NodeNet
+
+    options = {
+        "hidden": config.hidden,
+        "layers": config.layers,
+        "norm": None if config.norm == "none" else config.norm,
+        "dropout": config.dropout,
+        "input_dropout": config.input_dropout,
+        "input_layer": config.input_layer,
+        "residual": config.residual,
+        "jk": None if config.jk == "none" else config.jk,
+        "smooth_input": config.smooth_input,
+        "bias": config.bias,
+    } | conv
+    if kind == "graph":
+        return GraphNet(shape.in_channels, shape.num_classes, pooling=config.pooling, **options)
+    in_channels = None if shape.num_nodes else shape.in_channels
+    return NodeNet(in_channels, shape.num_classes, num_nodes=shape.num_nodes, **options)
+
+
+def _conv_options(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "eps": config.eps,
+        "learn_eps": {"no": False, "yes": True, "channel": "channel"}[config.learn_eps],
+        "activation": config.activation,
+        "depth": _depth_rule(config.depth),
+        "max_depth": config.max_depth,
+        "grad_terms": config.grad_terms or None,
+        "add_self_loops": config.self_loops,
+        "normalize": config.normalize,
+    }
+
+
+def _depth_rule(depth: str | int) -> int | DepthRule | None:
+    if isinstance(depth, int):
+        return depth
+    return {"measured": None, "certificate": Certificate(), "influence": Influence()}[depth]
+
+
+def _check_kind(kind: str, shape: Shape) -> None:
+    for_graphs = {"graph": True, "paper-graph": True, "node": False, "ppi": False, "co-purchase": False}
+    if kind in for_graphs and for_graphs[kind] != (shape.task == "graph"):
+        raise TrainingError(
+            f"model.architecture = {kind!r} does not go with labels per {shape.task}; use {shape.task!r}."
+        )
+    if kind == "co-purchase" and shape.num_nodes is None:
+        raise TrainingError(
+            "model.architecture = 'co-purchase' learns a row for each node of one graph; set "
+            "data.features = 'embedding'."
+        )
+    if kind in ("ppi", "gcn") and shape.num_nodes is not None:
+        raise TrainingError(
+            f"model.architecture = {kind!r} reads features of nodes, but there are none; set "
+            f"data.features = 'degree', or use 'node'."
+        )
+
+
+def _gcn(config: ModelConfig, shape: Shape) -> Network:
+    """PyG's own GCN, as its examples build it: layers counts convolutions, 1 standing for the usual 2."""
+    from torch_geometric.nn import GCN
+
+    from pprgnn.nn import PyGNet
+
+    layers = max(config.layers, 2)
+    out = shape.num_classes if shape.task == "node" else config.hidden
+    model = GCN(shape.in_channels, config.hidden, layers, out, dropout=config.dropout)
+    return PyGNet(model, shape.task, shape.num_classes, pooling=config.pooling, dropout=config.dropout)

@@ -1,0 +1,166 @@
+"""Does it work here, and is it fast here: a solve against a dense reference, the kernel against torch, advice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+GIB = 1 << 30
+ALLOWED_ERROR = 1e-8  # of a solve in double precision to a tolerance of 1e-10
+LOW_MEMORY, LOW_DISK = 2 * GIB, GIB
+
+
+def import_problems() -> list[str]:
+    """Which of the packages that everything needs cannot be imported, and why."""
+    packages = (("torch", "torch"), ("torch_geometric", "torch-geometric"))
+    problems = (_import_problem(module, name) for module, name in packages)
+    return [problem for problem in problems if problem][:1]  # PyG needs torch: one cause, one line
+
+
+def _import_problem(module: str, name: str) -> str:
+    try:
+        import_module(module)
+    except Exception as error:  # a broken installation may raise anything
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        return f"{name} cannot be imported ({reason}); install it anew: pip install --force-reinstall {name}"
+    return ""
+
+
+def self_check() -> float:
+    """Relative error of state and gradients of a small problem, against dense matrices and plain autograd."""
+    import torch
+
+    from pprgnn import Adjacency, solve
+
+    draw = torch.Generator().manual_seed(0)
+    num_nodes, channels, eps = 40, 8, 0.5
+    dense = (torch.rand(num_nodes, num_nodes, generator=draw) < 0.08).double()
+    dense = torch.maximum(dense, dense.t())
+    edges = dense.nonzero().t()
+    scale = dense.sum(1).clamp(min=1).rsqrt()
+    dense = scale.unsqueeze(1) * dense * scale
+    b = torch.randn(num_nodes, channels, generator=draw, dtype=torch.float64).requires_grad_()
+    weight = torch.randn(channels, channels, generator=draw, dtype=torch.float64).div(2).requires_grad_()
+
+    expected = torch.relu(b)
+    for n in range(79, -1, -1):  # 80 factors of about 2 / (1 + n/2): far below rounding
+        expected = torch.relu(dense @ expected @ weight / (1 + n * eps) + b)
+    adj = Adjacency.from_edge_index(edges, num_nodes=num_nodes, dtype=torch.float64)
+    found = solve(b, weight, adj, eps=eps, tol=1e-10, grad_terms=None).state
+
+    pull = torch.randn(num_nodes, channels, generator=draw, dtype=torch.float64)
+    inputs = (b, weight)
+    right = (expected, *torch.autograd.grad(expected, inputs, pull))
+    ours = (found, *torch.autograd.grad(found, inputs, pull))
+    return max(float(((a - e).norm() / e.norm()).detach()) for a, e in zip(ours, right, strict=True))
+
+
+def kernel_speed(seconds: float = 0.2) -> float | None:
+    """How many times as fast as torch's operations the fused kernel solves; ``None`` when it is not in use."""
+    import torch
+
+    from pprgnn import Adjacency, solve
+    from pprgnn.core.kernel import library_name
+
+    if library_name() == "torch":
+        return None
+    draw = torch.Generator().manual_seed(0)
+    num_nodes, channels = 5_000, 64
+    edges = torch.randint(num_nodes, (2, 25_000), generator=draw)
+    adj = Adjacency.from_edge_index(torch.cat([edges, edges.flip(0)], dim=1), num_nodes=num_nodes)
+    b = torch.randn(num_nodes, channels, generator=draw)
+    weight = torch.randn(channels, channels, generator=draw) / 8
+    before = os.environ.get("PPRGNN_KERNEL")
+    best = {"": float("inf"), "torch": float("inf")}
+    end = time.perf_counter() + seconds
+    try:
+        with torch.no_grad():
+            while time.perf_counter() < end or float("inf") in best.values():
+                for choice in best:  # in turns: a busy moment hits both
+                    os.environ["PPRGNN_KERNEL"] = choice
+                    start = time.perf_counter()
+                    solve(b, weight, adj, depth=5)
+                    best[choice] = min(best[choice], time.perf_counter() - start)
+    finally:
+        if before is None:
+            del os.environ["PPRGNN_KERNEL"]
+        else:
+            os.environ["PPRGNN_KERNEL"] = before
+    return best["torch"] / best[""]
+
+
+def disk(folder: Path) -> tuple[bool, int]:
+    """Whether files can be written into a folder (or it can be made), and the bytes that are free there."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            writable = True
+    except OSError:  # also when it is a file
+        writable = False
+    return writable, shutil.disk_usage(there).free
+
+
+def advice(facts: Mapping[str, Any], speed: float | None, load: float | None) -> list[str]:
+    """What could be better on this machine, one sentence each.
+
+    Args:
+        facts: what :func:`pprgnn.training.environment.environment` returns.
+        speed: what :func:`kernel_speed` returns.
+        load: processes that want to run now, on average.
+    """
+    return [*_about_threads(facts, load), *_about_kernel(facts, speed), *_about_memory(facts)]
+
+
+def _about_threads(facts: Mapping[str, Any], load: float | None) -> list[str]:
+    lines = []
+    cores, threads = facts["cores"], facts["threads"]
+    limits = [cores[name] for name in ("physical", "allowed", "quota") if cores[name]]
+    useful = max(1, int(min(limits, default=1)))
+    named = threads and threads["OMP_NUM_THREADS"]
+    if named is not None and not (named.isdecimal() and int(named) > 0):
+        lines.append(f"OMP_NUM_THREADS must be a number from 1 on, but is {named!r}: set it to {useful}.")
+    if threads and threads["torch"] > useful:
+        lines.append(
+            f"torch uses {threads['torch']} threads, but there are {useful} cores for it, and threads that wait "
+            f"for each other are slow: set OMP_NUM_THREADS={useful}."
+        )
+    if threads and threads["torch"] < useful:
+        lines.append(
+            f"torch uses {threads['torch']} of {useful} cores: right for several runs side by side; for one run "
+            f"set OMP_NUM_THREADS={useful}."
+        )
+    if load is not None and load > useful and threads and threads["torch"] > 1:
+        lines.append(
+            f"{load:.1f} processes share {useful} cores just now: give each of them one thread "
+            f"(OMP_NUM_THREADS=1), or all of them become several times slower."
+        )
+    return lines
+
+
+def _about_kernel(facts: Mapping[str, Any], speed: float | None) -> list[str]:
+    if facts["kernel"] == "torch":
+        if os.environ.get("PPRGNN_KERNEL") == "torch":
+            return ["The fused kernel is switched off by PPRGNN_KERNEL=torch: unset it for more speed."]
+        source = "-e . (in the checkout)" if facts["commit"] else "--force-reinstall --no-deps pprgnn"
+        return [
+            f"The fused kernel is not built, torch does its work, slower: install a C++ compiler with OpenMP "
+            f"(g++), then run pip install {source}."
+        ]
+    if speed is not None and speed < 0.8:
+        return [
+            f"The fused kernel is slower than torch here ({speed:.1f} times as fast): set PPRGNN_KERNEL=torch."
+        ]
+    return []
+
+
+def _about_memory(facts: Mapping[str, Any]) -> list[str]:
+    available = facts["memory"]["available"]
+    if available is None or available >= LOW_MEMORY:
+        return []
+    return [f"Only {available / GIB:.1f} GiB of memory are available: close other programs before large graphs."]

@@ -1,0 +1,114 @@
+"""What stops a run early, and what is said then: Ctrl-C, numbers that are not finite, a loss that explodes."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pprgnn.core.solution import ConvergenceWarning, Status
+from pprgnn.nn.layers import ppr_layers
+from pprgnn.training.errors import TrainingError
+
+EXPLODED = 1e4  # times the smallest loss so far, or 1
+REMEDY = "Lower training.lr (now {lr:g}), clip the gradient (training.clip=1), or use a larger model.eps or tanh."
+
+
+class Interruption:
+    """Ctrl-C and SIGTERM ask for an end after the running epoch; a second Ctrl-C does not wait for it."""
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self.announce = announce
+        self.wanted = False
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
+            self._old = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: object) -> None:
+        if self.wanted:
+            raise KeyboardInterrupt
+        self.wanted = True
+        self.announce("Stopping after this epoch; press Ctrl-C again to stop at once.")
+
+
+@contextlib.contextmanager
+def collected_warnings(announce: Callable[[str], None], seen: set[str]) -> Iterator[None]:
+    """Of all warnings that a solve did not converge, announce one per kind: a step may bring dozens."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        try:
+            yield
+        finally:
+            caught, others = (
+                [each for each in caught if issubclass(each.category, ConvergenceWarning)],
+                [each for each in caught if not issubclass(each.category, ConvergenceWarning)],
+            )
+    for each in others:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    for each in caught:
+        kind = str(each.message).partition("(")[0]
+        if kind not in seen:
+            seen.add(kind)
+            announce(str(each.message))
+
+
+def check_loss(loss: float, smallest: float, network: nn.Module, lr: float) -> None:
+    """Stop when the loss is no number, or has exploded."""
+    if not math.isfinite(loss):
+        raise stopped(network, f"The loss is {loss}", lr)
+    if loss > EXPLODED * max(1.0, smallest):
+        raise stopped(network, f"The loss has exploded from {smallest:.3g} to {loss:.3g}", lr)
+
+
+def stopped(network: nn.Module, what: str, lr: float) -> TrainingError:
+    """The error that names the layer to blame, its norm, and the remedy."""
+    name, weight, eps = _culprit(network)
+    norm = weight_norm(weight)
+    size = f"‖W‖₂ = {norm:.3g}" if math.isfinite(norm) else "W is not finite"
+    decay = f", eps = {eps:.3g}" if eps is not None else ""
+    return TrainingError(f"{what}: look at layer {name} ({size}{decay}). {REMEDY.format(lr=lr)}")
+
+
+def _culprit(network: nn.Module) -> tuple[str, Tensor, float | None]:
+    """The first layer whose state or weights overflowed; otherwise the one with the largest weights."""
+    layers = ppr_layers(network)
+    for name, layer in layers:
+        solution = layer.last_solution
+        overflowed = solution is not None and solution.status is Status.NOT_FINITE
+        if overflowed or not bool(torch.isfinite(layer.weight).all()):
+            return name, layer.weight, smallest_eps(layer.eps)
+    if layers:
+        name, layer = max(layers, key=lambda item: weight_norm(item[1].weight))
+        return name, layer.weight, smallest_eps(layer.eps)
+    matrices = [(name, p) for name, p in network.named_parameters() if p.dim() == 2]
+    name, weight = max(matrices, key=lambda item: _order(weight_norm(item[1])))
+    return name, weight, None
+
+
+def _order(norm: float) -> float:
+    return norm if math.isfinite(norm) else math.inf
+
+
+def weight_norm(weight: Tensor) -> float:
+    """‖W‖₂, or nan when W is not finite."""
+    weight = weight.detach()
+    return float(torch.linalg.matrix_norm(weight, ord=2)) if bool(torch.isfinite(weight).all()) else math.nan
+
+
+def smallest_eps(eps: float | Tensor) -> float:
+    """The slowest decay of a layer's channels."""
+    return float(eps.detach().min()) if isinstance(eps, Tensor) else float(eps)

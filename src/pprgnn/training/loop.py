@@ -1,0 +1,375 @@
+"""Training, top to bottom: epochs of steps, validation, the best weights, and going on after an end in between."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pprgnn.core.solution import NotFiniteError
+from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.data.split import PARTS, Split
+from pprgnn.nn.layers import depth_state, ppr_layers, restore_depth_state
+from pprgnn.training.batches import Batch, Batches
+from pprgnn.training.build import Shape, build_network, feature_kind, features
+from pprgnn.training.config import Config
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.guard import Interruption, check_loss, collected_warnings, stopped
+from pprgnn.training.listener import Listener, Silent
+from pprgnn.training.metrics import Meter, default_metrics
+from pprgnn.training.model import GRAPHS_PER_PASS, Model, forward, head
+from pprgnn.training.objective import Objective, balanced_weights
+from pprgnn.training.optimization import Schedule, make_optimizer, optimizer_state, restore_optimizer
+from pprgnn.training.run import Run
+
+CHECKPOINT_SHARE = 0.05  # of the time, at most
+
+
+@dataclass
+class Record:
+    """One epoch. With `shared` evaluation, validation describes the weights the epoch began with."""
+
+    epoch: int
+    loss: float
+    lr: float
+    grad_norm: float
+    train: dict[str, float]
+    val: dict[str, float] | None  # None: not validated in this epoch
+    best: float | None
+    best_epoch: int
+    depth: list[int]
+    seconds: float
+
+
+@dataclass
+class Progress:
+    """How far training is; all of it goes into a checkpoint."""
+
+    epoch: int = 0
+    best: float | None = None  # of the figure that chooses the epoch
+    best_loss: float = math.inf  # breaks ties
+    best_epoch: int = 0
+    smallest_loss: float = math.inf
+    seconds: float = 0.0
+    warned: list[str] = field(default_factory=list)
+
+
+class Training:
+    """One run: from a config and its data to the weights of the best epoch.
+
+    Args:
+        config: All settings.
+        dataset: What to learn from.
+        split: Which part of it does what.
+        run: The folder to keep it in, or ``None``.
+        listener: Is told how it goes.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        dataset: GraphDataset,
+        split: Split,
+        *,
+        run: Run | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self.config, self.dataset, self.split, self.run = config, dataset, split, run
+        self.listener = listener or Silent()
+        self.settings = settings = config.training
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        self.device = choose_device(settings.device)
+        masks = split.masks(dataset)
+        # PAPER: without a validation part the test part chooses the epoch; the summary says so.
+        self.monitored = "test" if split.optimistic else "val"
+
+        kind = feature_kind(dataset, config.data.features)
+        x = features(dataset, kind)
+        shape = Shape.of(dataset, x)
+        checkpoint = self._fits_in_memory(x, shape)
+        torch.manual_seed(settings.seed)
+        network = build_network(config.model, shape, checkpoint=checkpoint, tol=settings.tol).to(self.device)
+        self.model = Model(network, config, dataset.facts, shape, kind)
+        self.network = network
+
+        self.batches = self.model.batches(dataset)
+        self.masks = {part: mask.to(self.device) for part, mask in masks.items()}
+        self.size = settings.batch_size or (1 if self.batches.task == "node" else GRAPHS_PER_PASS)
+        self.train_graphs = self.batches.parts(self.masks["train"])
+        self.steps_per_epoch = math.ceil(len(self.train_graphs) / self.size)
+        # One graph and no randomness before the head: a training pass is an evaluation, too.
+        one_graph = self.batches.task == "node" and len(self.batches.sizes) == 1
+        self.shared = one_graph and network.encode_is_deterministic
+        self.fixed = {part: self._fixed_batches(part) for part in PARTS if bool(self.masks[part].any())}
+
+        weights = None
+        if settings.class_weights == "balanced":
+            y = dataset.labels()[masks["train"]]
+            weights = balanced_weights(y, shape.num_classes, dataset.facts.multi_label).to(self.device)
+        self.objective = Objective(dataset.facts.multi_label, weights)
+        self.metrics = main_metrics(config, dataset.facts)
+        self.optimizer = make_optimizer(network.parameters(), settings)
+        self.schedule = Schedule(self.optimizer, settings, self.steps_per_epoch)
+        self.progress = Progress()
+        self.best_weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+        self._last_checkpoint, self._checkpoint_cost = time.perf_counter(), 0.0
+
+    def _fits_in_memory(self, x: Tensor | None, shape: Shape) -> bool:
+        """Whether states must be computed again instead of kept; refuses what cannot fit at all."""
+        from pprgnn.training.budget import must_checkpoint
+
+        return must_checkpoint(self.config, self.dataset, x, shape, self.device)
+
+    def _fixed_batches(self, part: str) -> list[Batch]:
+        """The batches in which a part is evaluated: always the same, so they are made once."""
+        graphs = self.batches.parts(self.masks[part])
+        size = 1 if self.batches.task == "node" else GRAPHS_PER_PASS
+        return list(self.batches.cut(graphs, size, self.masks[part]))
+
+    # ------------------------------------------------------------------------------------------------- the loop
+    def fit(self, *, resume: bool = False) -> dict[str, Any]:
+        """Train to the end, or to Ctrl-C; return the summary."""
+        settings, progress = self.settings, self.progress
+        with self._own_randomness(), Interruption(self.listener.note) as interruption:
+            if resume:
+                self._restore()
+            self.listener.started(self)
+            while not interruption.wanted and not self._done():
+                started = time.perf_counter()
+                progress.epoch += 1
+                torch.manual_seed(settings.seed * 1_000_003 + progress.epoch)  # so that no state must be kept
+                seen = set(progress.warned)
+                with collected_warnings(self.listener.warned, seen):
+                    record = self._epoch()
+                progress.warned = sorted(seen)
+                record.seconds = time.perf_counter() - started
+                progress.seconds += record.seconds
+                self._keep(record)
+            finished = self._done()
+            if self.run is not None and not finished:
+                self._checkpoint()
+            return self._conclude(finished)
+
+    def _done(self) -> bool:
+        waited = self.progress.epoch - self.progress.best_epoch
+        patience = self.settings.patience
+        return self.progress.epoch >= self.settings.epochs or bool(patience and waited >= patience)
+
+    def _epoch(self) -> Record:
+        """One pass over the training part, and a validation."""
+        progress, settings = self.progress, self.settings
+        due = progress.epoch % settings.eval_every == 0 or progress.epoch == settings.epochs
+        meter, val, norm, lr = self._meter(), None, 0.0, self.schedule.lr
+        order = torch.Generator().manual_seed(settings.seed * 1_000_003 + progress.epoch)
+        self.network.train()
+        for batch in self.batches.cut(self.train_graphs, self.size, self.masks["train"], generator=order):
+            state, loss = self._forward(batch, meter)
+            if due and self.shared:  # before the weights move
+                val = self._validate(state.detach())
+            norm = self._backward(loss)
+        scores = meter.scores()
+        epoch_loss = scores.pop("loss")
+        progress.smallest_loss = min(progress.smallest_loss, epoch_loss)
+        self.schedule.after_epoch(epoch_loss)
+        depth = [layer.last_solution.depth for _, layer in ppr_layers(self.network) if layer.last_solution]
+        if due and not self.shared:
+            val = self._validate()
+        best, best_epoch = progress.best, progress.best_epoch
+        return Record(progress.epoch, epoch_loss, lr, norm, scores, val, best, best_epoch, depth, seconds=0.0)
+
+    def _forward(self, batch: Batch, meter: Meter) -> tuple[Tensor, Tensor]:
+        """The state of all nodes, and the loss of the scored ones."""
+        try:
+            state = self.network.encode(batch.x, batch.edges, batch.edge_weight)
+        except NotFiniteError as error:
+            raise stopped(self.network, "A state is not finite", self.schedule.lr) from error
+        logits = head(self.network, batch, state)
+        loss = self.objective(logits, batch.y)
+        check_loss(float(loss.detach()), self.progress.smallest_loss, self.network, self.schedule.lr)
+        meter.add(logits, batch.y, loss)
+        return state, loss
+
+    def _backward(self, loss: Tensor) -> float:
+        """Gradient, clipping, one move of the weights; returns the norm of the gradient."""
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = float(clip_gradient(self.network, self.settings.clip))
+        if not math.isfinite(norm):
+            raise stopped(self.network, f"The gradient is {norm}", self.schedule.lr)
+        self.optimizer.step()
+        self.schedule.after_step()
+        return norm
+
+    def _validate(self, state: Tensor | None = None) -> dict[str, float]:
+        """Score the part that chooses the epoch (on a state that is already there), and keep the best weights."""
+        meter = self._meter()
+        self.network.eval()
+        with torch.no_grad():
+            for batch in self.fixed[self.monitored]:
+                logits = forward(self.network, batch) if state is None else head(self.network, batch, state)
+                meter.add(logits, batch.y, self.objective(logits, batch.y))
+        self.network.train()
+        scores = meter.scores()
+        progress, loss = self.progress, scores["loss"]
+        value = -loss if self.settings.monitor == "loss" else scores[self.metrics[0]]
+        old = -math.inf if progress.best is None else progress.best
+        if value > old or (value == old and loss < progress.best_loss):
+            # Weights that a shared validation describes are those after the epoch before.
+            progress.best, progress.best_loss, progress.best_epoch = value, loss, progress.epoch
+            for name, tensor in self.network.state_dict().items():
+                self.best_weights[name].copy_(tensor)
+        return scores
+
+    def _meter(self) -> Meter:
+        return Meter(multi_label=self.dataset.facts.multi_label, metrics=self.metrics)
+
+    # ----------------------------------------------------------------------------------------- nothing gets lost
+    def _keep(self, record: Record) -> None:
+        """Tell, write a line, and a checkpoint when it is time for one."""
+        self.listener.epoch(record)
+        if self.run is None:
+            return
+        self.run.append(asdict(record))
+        pause = max(self.settings.checkpoint_seconds, self._checkpoint_cost / CHECKPOINT_SHARE)
+        if time.perf_counter() - self._last_checkpoint >= pause:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        assert self.run is not None
+        started = time.perf_counter()
+        depths, depth_tensors = depth_state(self.network)
+        moments, groups = optimizer_state(self.optimizer)
+        sources = {
+            "network": self.network.state_dict(),
+            "best": self.best_weights,
+            "optimizer": moments,
+            "depth": depth_tensors,
+        }
+        tensors = {f"{kind}/{name}": tensor for kind, named in sources.items() for name, tensor in named.items()}
+        state = {"progress": asdict(self.progress), "schedule": self.schedule.state(), "groups": groups}
+        self.run.save_checkpoint(tensors, state | {"depths": depths})
+        self._last_checkpoint = time.perf_counter()
+        self._checkpoint_cost = self._last_checkpoint - started
+
+    def _restore(self) -> None:
+        """Go on where the last checkpoint was made; without one, from the start."""
+        assert self.run is not None
+        saved = self.run.load_checkpoint()
+        if saved is None:
+            self.run.rewind(0)
+            return
+        tensors, state = saved
+        parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in ("network", "best", "optimizer", "depth")}
+        for name, tensor in tensors.items():
+            kind, _, rest = name.partition("/")
+            parts[kind][rest] = tensor.to(self.device)
+        self.network.load_state_dict(parts["network"])
+        for name, tensor in parts["best"].items():
+            self.best_weights[name].copy_(tensor)
+        restore_optimizer(self.optimizer, parts["optimizer"], state["groups"])
+        self.schedule.restore(state["schedule"])
+        directions = {name: tensor.clone() for name, tensor in parts["depth"].items()}
+        restore_depth_state(self.network, state["depths"], directions)
+        self.progress = Progress(**state["progress"])
+        self.run.rewind(self.progress.epoch)
+
+    @contextmanager
+    def _own_randomness(self) -> Iterator[None]:
+        """The caller's random numbers go on as if there had been no training."""
+        devices = [self.device] if self.device.type == "cuda" else []
+        before = torch.are_deterministic_algorithms_enabled()
+        with torch.random.fork_rng(devices=devices):
+            torch.use_deterministic_algorithms(before or self.settings.deterministic)
+            try:
+                yield
+            finally:
+                torch.use_deterministic_algorithms(before)
+
+    # --------------------------------------------------------------------------------------------------- the end
+    def _conclude(self, finished: bool) -> dict[str, Any]:
+        """Back to the best weights; the final scores, to the final tolerance."""
+        self.network.load_state_dict(self.best_weights)
+        seen: set[str] = set()
+        with collected_warnings(self.listener.warned, seen):
+            summary = self._summary(finished)
+        if self.run is not None:
+            self.model.save(self.run.model_path)
+            self.run.finish(summary)
+        self.listener.finished(summary)
+        return summary
+
+    def _summary(self, finished: bool) -> dict[str, Any]:
+        progress, data = self.progress, self.config.data
+        scores, layers = evaluate(self.model, self.batches, self.masks, self.metrics)
+        return {
+            "finished": finished,
+            "data": self.dataset.facts.name,
+            "note": self.dataset.facts.note,
+            "protocol": self.split.protocol,
+            "split": self.split.description,
+            "fold": data.fold,
+            "seed": self.settings.seed,
+            "metric": self.metrics[0],
+            "scores": scores,
+            # PAPER: honest runs never let the test part choose; this says when it did.
+            "test_chose_the_epoch": self.split.optimistic,
+            "epochs": progress.epoch,
+            "best_epoch": progress.best_epoch,
+            "best": progress.best,
+            "layers": layers,
+            "parameters": sum(p.numel() for p in self.network.parameters()),
+            "seconds": progress.seconds,
+            "warnings": progress.warned,
+        }
+
+
+def evaluate(
+    model: Model, batches: Batches, masks: Mapping[str, Tensor], metrics: Sequence[str]
+) -> tuple[dict[str, dict[str, float]], list[dict[str, Any]]]:
+    """Scores of every part to the final tolerance, and what is known about each layer's depth."""
+    logits, layers = model.evaluate(batches)
+    if batches.y is None:
+        raise TrainingError(f"{batches.dataset.facts.name} has no labels to compare with; predict instead.")
+    objective, result = Objective(model.facts.multi_label), {}
+    for part, mask in masks.items():
+        if bool(mask.any()):
+            found, wanted = logits[mask], batches.y[mask]
+            meter = Meter(multi_label=model.facts.multi_label, metrics=metrics)
+            meter.add(found, wanted, objective(found, wanted))
+            result[part] = meter.scores()
+    return result, layers
+
+
+def clip_gradient(network: nn.Module, limit: float) -> Tensor:
+    """The norm of the gradient, which is scaled down to ``limit``; 0: left as it is."""
+    if limit:
+        return torch.nn.utils.clip_grad_norm_(network.parameters(), limit)
+    norms = [torch.linalg.vector_norm(p.grad) for p in network.parameters() if p.grad is not None]
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return norm
+
+
+def main_metrics(config: Config, facts: Facts) -> tuple[str, ...]:
+    """What is measured, what counts first."""
+    wanted = config.training.metric
+    usual = default_metrics(facts, oracle=wanted.startswith("oracle"))
+    return usual if wanted == "auto" else tuple(dict.fromkeys((wanted, *usual)))
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` is the first GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise TrainingError(f"training.device = {name!r} cannot be used here ({error}); try 'cpu'.") from error
+    return device

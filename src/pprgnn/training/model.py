@@ -1,0 +1,165 @@
+"""A trained model: a network, how it was made, and what its outputs mean. One safetensors file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.data.errors import DataError
+from pprgnn.data.whole_file import read_tensors, write_tensors
+from pprgnn.nn.layers import measure_afresh, ppr_layers, set_tolerance
+from pprgnn.nn.network import Network
+from pprgnn.training.batches import Batch, Batches
+from pprgnn.training.build import Shape, build_network, features
+from pprgnn.training.config import Config
+from pprgnn.training.errors import TrainingError
+
+FORMAT = "pprgnn model, version 1"
+GRAPHS_PER_PASS = 128
+
+
+@dataclass
+class Model:
+    """A network and all that is needed to use it elsewhere."""
+
+    network: Network
+    config: Config
+    facts: Facts  # of the data it was trained on: classes, metric, and how tables became numbers
+    shape: Shape
+    feature_kind: str
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.network.parameters()).device
+
+    # ------------------------------------------------------------------------------------------------ predicting
+    def batches(self, dataset: GraphDataset) -> Batches:
+        """The graphs of a data set as this network wants them."""
+        if dataset.facts.task != self.facts.task:
+            raise TrainingError(
+                f"This model was trained for labels per {self.facts.task}, but {dataset.facts.name} has them per "
+                f"{dataset.facts.task}; use data of the same kind as {self.facts.name}."
+            )
+        if self.shape.num_nodes is not None and dataset.num_nodes != self.shape.num_nodes:
+            raise TrainingError(
+                f"This model learned a row for each of the {self.shape.num_nodes} nodes of {self.facts.name} and "
+                f"cannot be used on {dataset.facts.name} with {dataset.num_nodes}; train on data with features."
+            )
+        x = features(dataset, self.feature_kind)
+        if x is not None and x.size(1) != self.shape.in_channels:
+            raise TrainingError(
+                f"This model reads {self.shape.in_channels} features per node, but {dataset.facts.name} has "
+                f"{x.size(1)}; use data of the same kind as {self.facts.name}."
+            )
+        return Batches(dataset, x, self.network.adjacency_options, self.device)
+
+    def logits(self, dataset: GraphDataset) -> Tensor:
+        """One row per node or graph, to the final tolerance. Depends on weights and graphs alone."""
+        return self.evaluate(self.batches(dataset))[0]
+
+    def evaluate(self, batches: Batches) -> tuple[Tensor, list[dict[str, Any]]]:
+        """The logits of all graphs, and for each layer what is known about its deepest solve."""
+        size = 1 if batches.task == "node" else GRAPHS_PER_PASS
+        logits, layers = [], dict[str, dict[str, Any]]()
+        with self.precise(), torch.no_grad():
+            for batch in batches.cut(batches.all_graphs(), size):
+                logits.append(forward(self.network, batch))
+                for facts in layer_facts(self.network):
+                    if facts["depth"] >= layers.get(facts["layer"], facts)["depth"]:
+                        layers[facts["layer"]] = facts
+        return torch.cat(logits), list(layers.values())
+
+    @contextmanager
+    def precise(self) -> Iterator[None]:
+        """Within it the network evaluates: no dropout, final tolerance, depths measured anew."""
+        training, tolerances = self.network.training, [(layer, layer.tol) for _, layer in ppr_layers(self.network)]
+        with measure_afresh(self.network):
+            try:
+                self.network.eval()
+                set_tolerance(self.network, self.config.training.eval_tol)
+                yield
+            finally:
+                self.network.train(training)
+                for layer, tol in tolerances:
+                    layer.tol = tol
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Of each class: they add up to 1, or each is between 0 and 1 with several labels."""
+        return logits.sigmoid() if self.facts.multi_label else logits.softmax(dim=1)
+
+    # ---------------------------------------------------------------------------------------------------- file
+    def save(self, path: Path | str) -> None:
+        """Write it whole, or leave the old file."""
+        metadata = {
+            "format": FORMAT,
+            "config": json.dumps(self.config.to_dict()),
+            "facts": self.facts.to_json(),
+            "shape": json.dumps(asdict(self.shape)),
+            "features": self.feature_kind,
+        }
+        try:
+            write_tensors(Path(path), self.network.state_dict(), metadata)
+        except OSError as error:
+            raise TrainingError(
+                f"The model cannot be written to {path} ({error.strerror or error}); choose another folder."
+            ) from error
+
+    @classmethod
+    def load(cls, path: Path | str, device: str | torch.device = "cpu") -> Model:
+        """Read what :meth:`save` wrote; nothing in the file can run code."""
+        path = Path(path)
+        if path.is_dir():
+            path = path / "model.safetensors"
+        tensors, metadata = read_tensors(path)
+        if metadata.get("format") != FORMAT:
+            raise DataError(f"{path} is not a model ({FORMAT}); train one with `pprgnn train`.")
+        try:
+            config = Config.from_dict(json.loads(metadata["config"]), str(path))
+            facts = Facts.from_json(metadata["facts"])
+            shape = Shape(**json.loads(metadata["shape"]))
+            network = build_network(config.model, shape, tol=config.training.eval_tol)
+            network.load_state_dict(tensors)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); copy it again.") from error
+        network.to(device).eval()
+        return cls(network, config, facts, shape, metadata["features"])
+
+
+def forward(network: Network, batch: Batch) -> Tensor:
+    """Logits of the scored rows of a batch."""
+    return head(network, batch, network.encode(batch.x, batch.edges, batch.edge_weight))
+
+
+def head(network: Network, batch: Batch, state: Tensor) -> Tensor:
+    """From the state of all nodes to the logits of the scored rows."""
+    if batch.graph is None:
+        return network.decode(batch.scored(state))
+    return network.decode(state, batch.graph, batch.num_graphs)
+
+
+def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
+    """What is known about the last solve of each infinite-depth layer."""
+    from pprgnn.training.guard import smallest_eps, weight_norm
+
+    for name, layer in ppr_layers(network):
+        solution = layer.last_solution
+        if solution is not None:
+            yield {
+                "layer": name,
+                "depth": solution.depth,
+                "status": solution.status.name,
+                "error_bound": solution.error_bound,
+                "measured_error": solution.measured_error,
+                "estimated_error": solution.estimated_error,
+                "weight_norm": weight_norm(layer.weight),
+                "eps": smallest_eps(layer.eps),
+            }

@@ -1,0 +1,108 @@
+"""Optimiser and learning-rate schedule of a config; both can be put down and taken up again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
+
+from pprgnn.training.config import TrainingConfig
+
+WARM_UP = 0.3  # one-cycle: share of the steps in which the rate rises ...
+FROM, TO = 1 / 25, 1e-4  # ... from this part of its peak; and where it ends
+
+
+def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
+    """Adam or AdamW, in the version that makes one pass over memory."""
+    parameters = list(parameters)
+    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in parameters)
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
+
+
+class Schedule:
+    """How the learning rate moves: after each step (one-cycle, cosine) or after each epoch (plateau)."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, config: TrainingConfig, steps_per_epoch: int) -> None:
+        self.optimizer = optimizer
+        self.by_step: LambdaLR | None = None
+        self.by_epoch: ReduceLROnPlateau | None = None
+        steps = config.epochs * steps_per_epoch
+        if config.schedule == "plateau":
+            self.by_epoch = ReduceLROnPlateau(
+                optimizer, factor=config.plateau_factor, patience=config.plateau_patience
+            )
+        elif config.schedule != "none":
+            shape = one_cycle if config.schedule == "one-cycle" else cosine
+            self.by_step = LambdaLR(optimizer, lambda step: shape(step / steps))
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next step."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def after_step(self) -> None:
+        """Move on by a step."""
+        if self.by_step is not None:
+            self.by_step.step()
+
+    def after_epoch(self, loss: float) -> None:
+        """Move on by an epoch with this training loss."""
+        if self.by_epoch is not None:
+            self.by_epoch.step(loss)
+
+    def state(self) -> dict[str, Any]:
+        """For JSON."""
+        scheduler = self.by_step or self.by_epoch
+        if scheduler is None:
+            return {}
+        plain = (int, float, str, bool, list, type(None))
+        return {key: value for key, value in scheduler.state_dict().items() if isinstance(value, plain)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what :meth:`state` put down."""
+        scheduler = self.by_step or self.by_epoch
+        if scheduler is not None:
+            scheduler.load_state_dict(state)
+
+
+def one_cycle(progress: float) -> float:
+    """Up to the full rate, then down to almost nothing, both along a cosine."""
+    if progress < WARM_UP:
+        return _cosine(FROM, 1.0, progress / WARM_UP)
+    return _cosine(1.0, TO, min(1.0, (progress - WARM_UP) / (1 - WARM_UP)))
+
+
+def cosine(progress: float) -> float:
+    """From the full rate down to 0."""
+    return _cosine(1.0, 0.0, min(1.0, progress))
+
+
+def _cosine(start: float, end: float, share: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    """The moments as named tensors, and the groups for JSON."""
+    state = optimizer.state_dict()
+    tensors = {
+        f"{number}.{key}": torch.as_tensor(value)
+        for number, moments in state["state"].items()
+        for key, value in moments.items()
+    }
+    return tensors, state["param_groups"]
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], groups: list[dict[str, Any]]
+) -> None:
+    """Take up what :func:`optimizer_state` put down."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, _, key = name.partition(".")
+        state.setdefault(int(number), {})[key] = tensor.clone()  # the file behind it will be replaced
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

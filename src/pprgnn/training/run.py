@@ -1,0 +1,175 @@
+"""A run is a folder: what was asked, where it ran, how it went, what came out, and how to repeat it.
+
+================  =====================================================================
+config.toml       every setting, written out
+environment.json  machine, versions, commit
+split.json        which nodes or graphs trained, validated and tested
+data.safetensors  the graph itself, when it was the user's own
+metrics.jsonl     one line per epoch
+checkpoint.*      all that training needs to go on; removed at the end
+model.safetensors the weights of the best epoch and what is needed to use them
+summary.json      the scores, the depth of each layer, and the command that repeats the run
+================  =====================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pprgnn.data.errors import DataError
+from pprgnn.data.whole_file import read_tensors, write_tensors, write_text
+from pprgnn.training.config import Config
+from pprgnn.training.errors import TrainingError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pprgnn.data.split import Split
+
+CONFIG, ENVIRONMENT, SPLIT = "config.toml", "environment.json", "split.json"
+DATA, METRICS, CHECKPOINT = "data.safetensors", "metrics.jsonl", "checkpoint.safetensors"
+MODEL, SUMMARY = "model.safetensors", "summary.json"
+CHECKPOINT_FORMAT = "pprgnn checkpoint, version 1"
+
+
+class Run:
+    """A run's folder."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    @classmethod
+    def create(cls, folder: Path | str, config: Config, split: Split, *, command: str = "") -> Run:
+        """A new folder; one that already holds a run is refused."""
+        from pprgnn.training.environment import environment
+
+        run = cls(folder)
+        if (run.folder / CONFIG).exists():
+            raise TrainingError(
+                f"{run.folder} already holds a run; continue it with `pprgnn train --resume {run.folder}`, or "
+                f"choose another folder with -o."
+            )
+        try:
+            run.folder.mkdir(parents=True, exist_ok=True)
+            facts = environment() | {"command": command, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+            write_text(run.folder / ENVIRONMENT, json.dumps(facts, indent=1))
+            split.save(run.folder / SPLIT)
+            write_text(run.folder / CONFIG, config.to_toml())  # last: the run is there when its config is
+        except OSError as error:
+            raise TrainingError(
+                f"The run's folder {run.folder} cannot be written ({error.strerror or error}); choose another "
+                f"with -o."
+            ) from error
+        return run
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Run:
+        """An existing run."""
+        run = cls(folder)
+        if not (run.folder / CONFIG).is_file():
+            raise TrainingError(f"{folder} must be the folder of a run, but has no {CONFIG}; check the path.")
+        return run
+
+    # -------------------------------------------------------------------------------------------------- contents
+    @property
+    def config(self) -> Config:
+        """Its settings; the path of the user's own graph is that of the copy in the folder."""
+        config = Config.from_toml(self.folder / CONFIG)
+        own = self.folder / DATA
+        return config.with_values({"data.name": str(own)}) if own.is_file() else config
+
+    @property
+    def split(self) -> Split:
+        """Which part of the data did what."""
+        from pprgnn.data.split import Split
+
+        return Split.load(self.folder / SPLIT)
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Machine, versions, and the command that started it."""
+        return _read_json(self.folder / ENVIRONMENT)
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """What came out, once it is there."""
+        path = self.folder / SUMMARY
+        return _read_json(path) if path.is_file() else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end."""
+        summary = self.summary
+        return summary is not None and bool(summary["finished"])
+
+    @property
+    def model_path(self) -> Path:
+        """The file of the model."""
+        return self.folder / MODEL
+
+    # -------------------------------------------------------------------------------------------------- progress
+    def append(self, record: Mapping[str, Any]) -> None:
+        """One line more."""
+        with open(self.folder / METRICS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def records(self) -> list[dict[str, Any]]:
+        """The lines so far; one that a crash cut short is left out."""
+        path = self.folder / METRICS
+        if not path.is_file():
+            return []
+        lines = path.read_text(encoding="utf-8").split("\n")
+        if lines[-1]:
+            lines.pop()  # it has no end
+        return [json.loads(line) for line in lines if line]
+
+    def rewind(self, epoch: int) -> None:
+        """Forget what came after this epoch: training goes on from there."""
+        kept = [record for record in self.records() if record["epoch"] <= epoch]
+        write_text(self.folder / METRICS, "".join(json.dumps(record) + "\n" for record in kept))
+
+    def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """All that training needs to go on, in one file: it cannot contradict itself."""
+        metadata = {"format": CHECKPOINT_FORMAT, "state": json.dumps(state)}
+        try:
+            write_tensors(self.folder / CHECKPOINT, tensors, metadata)
+        except OSError as error:
+            raise TrainingError(
+                f"The checkpoint in {self.folder} cannot be written ({error.strerror or error}); make room, then "
+                f"continue with `pprgnn train --resume {self.folder}`."
+            ) from error
+
+    def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """What :meth:`save_checkpoint` wrote last; None: nothing yet."""
+        path = self.folder / CHECKPOINT
+        if not path.is_file():
+            return None
+        tensors, metadata = read_tensors(path)
+        if metadata.get("format") != CHECKPOINT_FORMAT:
+            raise DataError(f"{path} is not a checkpoint ({CHECKPOINT_FORMAT}); remove it to start again.")
+        return tensors, json.loads(metadata["state"])
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write what came out; a finished run needs no checkpoint any more."""
+        facts = self.environment
+        repeat = f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER"
+        write_text(
+            self.folder / SUMMARY,
+            json.dumps({**summary, "command": facts.get("command", ""), "repeat": repeat}, indent=1),
+        )
+        if summary["finished"]:
+            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}); the run is damaged.") from error
+    if not isinstance(values, dict):
+        raise DataError(f"{path} must hold a table, but holds {type(values).__name__}; the run is damaged.")
+    return values
