@@ -221,7 +221,7 @@ def test_a_full_disk_keeps_the_old_graph(folder, monkeypatch):
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "save_file", fail)
+    monkeypatch.setattr("safetensors.torch.save_file", fail)
     done = call("--edges", "edges.csv", "-o", "mine.safetensors")
     assert done.exit_code == 1
     assert (

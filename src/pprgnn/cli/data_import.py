@@ -5,15 +5,33 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pprgnn.cli.layout import is_terminal, paragraph, styled, width
+from pprgnn.cli.tables import (
+    Categorical,
+    Destination,
+    Directed,
+    Edges,
+    Features,
+    Header,
+    Ignore,
+    LabelSeparator,
+    Name,
+    NodeId,
+    Nodes,
+    Source,
+    Split,
+    Target,
+    Weight,
+    named_columns,
+    read_graph,
+)
 from pprgnn.data.errors import DataError
 
 if TYPE_CHECKING:
-    from pprgnn.data.dataset import GraphDataset
     from pprgnn.data.summary import Summary
 
 MOST_CLASSES = 12  # shown one by one
@@ -23,30 +41,21 @@ def import_command(
     graph: Annotated[
         Path | None, typer.Argument(metavar="[GRAPH]", help="A GraphML, npz or prepared safetensors file.")
     ] = None,
-    edges: Annotated[Path | None, typer.Option(help="Edge table: CSV, TSV or Parquet.")] = None,
-    nodes: Annotated[Path | None, typer.Option(help="Node table: CSV, TSV or Parquet.")] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(help="Column of the label; several, separated by commas, hold 0 or 1 each."),
-    ] = None,
-    source: Annotated[str | None, typer.Option(help="Where an edge starts.")] = None,
-    destination: Annotated[str | None, typer.Option(help="Where it ends.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Weight of the edge.")] = None,
-    node_id: Annotated[str | None, typer.Option("--id", help="Id of the node.")] = None,
-    split: Annotated[str | None, typer.Option(help="Says train, val, test or nothing.")] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Feature columns, separated by commas; all others by default.")
-    ] = None,
-    ignore: Annotated[str | None, typer.Option(help="Columns that are no features.")] = None,
-    categorical: Annotated[str | None, typer.Option(help="Columns whose numbers are categories.")] = None,
-    label_separator: Annotated[
-        str | None, typer.Option(help="Separates several classes in the label column; '' means never.")
-    ] = None,
-    directed: Annotated[bool, typer.Option("--directed", help="Edges have a direction.")] = False,
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether text files start with column names.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="What to call the graph.")] = None,
+    edges: Edges = None,
+    nodes: Nodes = None,
+    target: Target = None,
+    source: Source = None,
+    destination: Destination = None,
+    weight: Weight = None,
+    node_id: NodeId = None,
+    split: Split = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    categorical: Categorical = None,
+    label_separator: LabelSeparator = None,
+    directed: Directed = False,
+    header: Header = None,
+    name: Name = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Keep the graph in this .safetensors file.")
     ] = None,
@@ -60,23 +69,22 @@ def import_command(
         raise DataError("Expected either one GRAPH file or --edges FILE (with --nodes FILE); see --help.")
     if output is not None and output.suffix != ".safetensors":
         raise DataError(f"The output must be a .safetensors file, but is {output}; try {output}.safetensors.")
-    named: dict[str, Any] = {
-        "label": _several(target),
-        "source": source,
-        "destination": destination,
-        "weight": weight,
-        "id": node_id,
-        "split": split,
-        "features": _several(features),
-        "ignore": _several(ignore),
-        "categorical": _several(categorical),
-        "label_separator": label_separator,
-    }
-    named = {key: value for key, value in named.items() if value is not None}
+    named = named_columns(
+        label=target,
+        source=source,
+        destination=destination,
+        weight=weight,
+        id=node_id,
+        split=split,
+        features=features,
+        ignore=ignore,
+        categorical=categorical,
+        label_separator=label_separator,
+    )
     if is_terminal() and not as_json:
         files = [str(path) for path in (graph, edges, nodes) if path is not None]
         typer.echo(styled(f"Reading {' and '.join(files)} ...", dim=True))
-    dataset = _read(graph, edges, nodes, name, header, directed, named)
+    dataset = read_graph(graph, edges, nodes, name, header, directed, named)
     from pprgnn.data.summary import summarise
 
     summary = summarise(dataset)
@@ -94,52 +102,6 @@ def import_command(
     else:
         typer.echo()
         typer.echo(styled("Nothing was kept; add -o FILE.safetensors to keep the graph.", dim=True))
-
-
-def _several(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _read(
-    graph: Path | None,
-    edges: Path | None,
-    nodes: Path | None,
-    name: str | None,
-    header: bool | None,
-    directed: bool,
-    named: dict[str, Any],
-) -> GraphDataset:
-    if edges is not None:
-        from pprgnn.data.own.tables import from_tables
-
-        return from_tables(edges, nodes, name=name, header=header, directed=directed, **named)
-    assert graph is not None
-    kind = graph.suffix.lower()
-    for option, value in (("nodes", nodes), ("header", header)):
-        if value is not None:
-            raise DataError(
-                f"--{option} goes with --edges, but {graph} was given as a whole graph; drop one of them."
-            )
-    if kind == ".graphml":
-        from pprgnn.data.own.objects import from_graphml
-
-        if directed:
-            named["directed"] = True
-        return from_graphml(graph, name=name, **named)
-    if named:
-        option = {"label": "target"}.get(first := next(iter(named)), first).replace("_", "-")
-        raise DataError(f"{graph} has no named columns, so --{option} cannot be used with it; drop it.")
-    if kind == ".npz":
-        from pprgnn.data.own.npz import from_npz
-
-        return from_npz(graph, name=name, directed=directed)
-    if kind == ".safetensors":
-        from pprgnn.data.store import open_file
-
-        if directed:
-            raise DataError(f"{graph} already says whether it is directed; drop --directed.")
-        return open_file(graph) if name is None else open_file(graph).rename(name)
-    raise DataError(f"{graph} must be a .graphml, .npz or .safetensors file; tables go to --edges and --nodes.")
 
 
 def _lines(s: Summary) -> list[tuple[str, str]]:

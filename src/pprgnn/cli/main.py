@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from pprgnn import __version__
 from pprgnn.cli.data import app as data_app
 from pprgnn.cli.layout import styled
+from pprgnn.cli.train import train_command
 from pprgnn.data.errors import DataError
 
 DEBUG = "PPRGNN_DEBUG"
@@ -53,6 +54,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("train", epilog="Example: pprgnn train cora --set model.hidden=32 -o runs/cora")(train_command)
 app.add_typer(data_app, name="data")
 
 

@@ -87,7 +87,7 @@ class TrainingConfig:
     tol: float = option(1e-3, "error allowed in a solve while learning", above=0)
     eval_tol: float = option(1e-5, "error allowed in the final scores and in predictions", above=0)
     eval_every: int = option(1, "epochs between validations", least=1)
-    seed: int = option(0, "of the weights, dropout and order of the batches", least=0)
+    seed: int = option(0, "of the weights, dropout and order of the batches", least=0, most=2**32 - 1)
     deterministic: bool = option(False, "refuse operations whose result may differ between runs")
     memory: Literal["auto", "keep", "checkpoint"] = option(
         "auto", "keep the states that the gradient needs, or compute them again; auto: as memory allows"
@@ -141,7 +141,10 @@ class Config:
             section, name, rest = _resolve(key.strip())
             value = parse(text.strip())
             if rest:  # an entry of a table: split.fraction=0.05
-                value = getattr(getattr(config, section), name) | {rest: value}
+                table = getattr(getattr(config, section), name)
+                if not isinstance(table, dict):
+                    raise TrainingError(f"There is no setting {key.strip()!r}: {section}.{name} is not a table.")
+                value = table | {rest: value}
             config = config.with_values({f"{section}.{name}": value})
         return config
 

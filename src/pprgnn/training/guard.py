@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import signal
 import threading
 import warnings
@@ -60,7 +61,7 @@ def collected_warnings(announce: Callable[[str], None], seen: set[str]) -> Itera
     for each in others:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     for each in caught:
-        kind = str(each.message).partition("(")[0]
+        kind = re.split(r"[(:]", str(each.message))[0].strip()  # what follows are numbers, other in every step
         if kind not in seen:
             seen.add(kind)
             announce(str(each.message))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.split import PARTS, Split
+from pprgnn.data.split import Split
 from pprgnn.nn.layers import depth_state, ppr_layers, restore_depth_state
 from pprgnn.training.batches import Batch, Batches
 from pprgnn.training.build import Shape, build_network, feature_kind, features
@@ -23,7 +23,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.guard import Interruption, check_loss, collected_warnings, stopped
 from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.metrics import Meter, default_metrics
-from pprgnn.training.model import GRAPHS_PER_PASS, Model, forward, head
+from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
 from pprgnn.training.objective import Objective, balanced_weights
 from pprgnn.training.optimization import Schedule, make_optimizer, optimizer_state, restore_optimizer
 from pprgnn.training.run import Run
@@ -94,8 +94,9 @@ class Training:
         x = features(dataset, kind)
         shape = Shape.of(dataset, x)
         checkpoint = self._fits_in_memory(x, shape)
-        torch.manual_seed(settings.seed)
-        network = build_network(config.model, shape, checkpoint=checkpoint, tol=settings.tol).to(self.device)
+        with self._own_randomness():
+            torch.manual_seed(settings.seed)
+            network = build_network(config.model, shape, checkpoint=checkpoint, tol=settings.tol).to(self.device)
         self.model = Model(network, config, dataset.facts, shape, kind)
         self.network = network
 
@@ -107,7 +108,7 @@ class Training:
         # One graph and no randomness before the head: a training pass is an evaluation, too.
         one_graph = self.batches.task == "node" and len(self.batches.sizes) == 1
         self.shared = one_graph and network.encode_is_deterministic
-        self.fixed = {part: self._fixed_batches(part) for part in PARTS if bool(self.masks[part].any())}
+        self.fixed = self._fixed_batches(self.monitored)
 
         weights = None
         if settings.class_weights == "balanced":
@@ -136,10 +137,11 @@ class Training:
     # ------------------------------------------------------------------------------------------------- the loop
     def fit(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end, or to Ctrl-C; return the summary."""
-        settings, progress = self.settings, self.progress
+        settings = self.settings
         with self._own_randomness(), Interruption(self.listener.note) as interruption:
             if resume:
                 self._restore()
+            progress = self.progress
             self.listener.started(self)
             while not interruption.wanted and not self._done():
                 started = time.perf_counter()
@@ -158,9 +160,10 @@ class Training:
             return self._conclude(finished)
 
     def _done(self) -> bool:
-        waited = self.progress.epoch - self.progress.best_epoch
-        patience = self.settings.patience
-        return self.progress.epoch >= self.settings.epochs or bool(patience and waited >= patience)
+        epoch, settings = self.progress.epoch, self.settings
+        waited = epoch - self.progress.best_epoch
+        validated = epoch % settings.eval_every == 0  # only then is it known that nothing has become better
+        return epoch >= settings.epochs or bool(validated and settings.patience and waited >= settings.patience)
 
     def _epoch(self) -> Record:
         """One pass over the training part, and a validation."""
@@ -186,15 +189,18 @@ class Training:
 
     def _forward(self, batch: Batch, meter: Meter) -> tuple[Tensor, Tensor]:
         """The state of all nodes, and the loss of the scored ones."""
-        try:
-            state = self.network.encode(batch.x, batch.edges, batch.edge_weight)
-        except NotFiniteError as error:
-            raise stopped(self.network, "A state is not finite", self.schedule.lr) from error
+        state = self._encode(batch)
         logits = head(self.network, batch, state)
         loss = self.objective(logits, batch.y)
         check_loss(float(loss.detach()), self.progress.smallest_loss, self.network, self.schedule.lr)
         meter.add(logits, batch.y, loss)
         return state, loss
+
+    def _encode(self, batch: Batch) -> Tensor:
+        try:
+            return self.network.encode(batch.x, batch.edges, batch.edge_weight)
+        except NotFiniteError as error:
+            raise stopped(self.network, "A state is not finite", self.schedule.lr) from error
 
     def _backward(self, loss: Tensor) -> float:
         """Gradient, clipping, one move of the weights; returns the norm of the gradient."""
@@ -212,20 +218,30 @@ class Training:
         meter = self._meter()
         self.network.eval()
         with torch.no_grad():
-            for batch in self.fixed[self.monitored]:
-                logits = forward(self.network, batch) if state is None else head(self.network, batch, state)
-                meter.add(logits, batch.y, self.objective(logits, batch.y))
+            for batch in self.fixed:
+                logits = head(self.network, batch, self._encode(batch) if state is None else state)
+                loss = self.objective(logits, batch.y)
+                check_loss(float(loss), math.inf, self.network, self.schedule.lr)  # large is allowed here
+                meter.add(logits, batch.y, loss)
         self.network.train()
         scores = meter.scores()
-        progress, loss = self.progress, scores["loss"]
-        value = -loss if self.settings.monitor == "loss" else scores[self.metrics[0]]
+        self._keep_best(scores)
+        return scores
+
+    def _keep_best(self, scores: Mapping[str, float]) -> None:
+        progress, mean_loss = self.progress, scores["loss"]
+        value = -mean_loss if self.settings.monitor == "loss" else scores[self.metrics[0]]
+        if math.isnan(value):
+            raise TrainingError(
+                f"The {self.metrics[0]} of the {self.monitored} part cannot be computed, because its labels are all "
+                f"alike; divide differently, choose another training.metric, or set training.monitor=loss."
+            )
         old = -math.inf if progress.best is None else progress.best
-        if value > old or (value == old and loss < progress.best_loss):
+        if value > old or (value == old and mean_loss < progress.best_loss):
             # Weights that a shared validation describes are those after the epoch before.
-            progress.best, progress.best_loss, progress.best_epoch = value, loss, progress.epoch
+            progress.best, progress.best_loss, progress.best_epoch = value, mean_loss, progress.epoch
             for name, tensor in self.network.state_dict().items():
                 self.best_weights[name].copy_(tensor)
-        return scores
 
     def _meter(self) -> Meter:
         return Meter(multi_label=self.dataset.facts.multi_label, metrics=self.metrics)
@@ -265,7 +281,16 @@ class Training:
         if saved is None:
             self.run.rewind(0)
             return
-        tensors, state = saved
+        try:
+            self._take_up(*saved)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise TrainingError(
+                f"The checkpoint in {self.run.folder} does not fit its config.toml; undo the changes to it, "
+                f"or start a new run ({type(error).__name__})."
+            ) from error
+        self.run.rewind(self.progress.epoch)
+
+    def _take_up(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in ("network", "best", "optimizer", "depth")}
         for name, tensor in tensors.items():
             kind, _, rest = name.partition("/")
@@ -278,19 +303,19 @@ class Training:
         directions = {name: tensor.clone() for name, tensor in parts["depth"].items()}
         restore_depth_state(self.network, state["depths"], directions)
         self.progress = Progress(**state["progress"])
-        self.run.rewind(self.progress.epoch)
 
     @contextmanager
     def _own_randomness(self) -> Iterator[None]:
         """The caller's random numbers go on as if there had been no training."""
         devices = [self.device] if self.device.type == "cuda" else []
         before = torch.are_deterministic_algorithms_enabled()
+        warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
         with torch.random.fork_rng(devices=devices):
             torch.use_deterministic_algorithms(before or self.settings.deterministic)
             try:
                 yield
             finally:
-                torch.use_deterministic_algorithms(before)
+                torch.use_deterministic_algorithms(before, warn_only=warn_only)
 
     # --------------------------------------------------------------------------------------------------- the end
     def _conclude(self, finished: bool) -> dict[str, Any]:

@@ -126,10 +126,12 @@ class Model:
             config = Config.from_dict(json.loads(metadata["config"]), str(path))
             facts = Facts.from_json(metadata["facts"])
             shape = Shape(**json.loads(metadata["shape"]))
-            network = build_network(config.model, shape, tol=config.training.eval_tol)
+            with torch.random.fork_rng(devices=[]):  # the caller's random numbers are none of its business
+                network = build_network(config.model, shape, tol=config.training.eval_tol)
             network.load_state_dict(tensors)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); copy it again.") from error
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            what = " ".join(str(error).split())
+            raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error
         network.to(device).eval()
         return cls(network, config, facts, shape, metadata["features"])
 

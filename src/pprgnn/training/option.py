@@ -46,7 +46,7 @@ def _within(value: Any, limits: Mapping[str, Any]) -> bool:
         return True
     low, above, high = limits["least"], limits["above"], limits["most"]
     return (
-        math.isfinite(value)
+        (isinstance(value, int) or math.isfinite(value))
         and (low is None or value >= low)
         and (above is None or value > above)
         and (high is None or value <= high)
@@ -63,17 +63,27 @@ def _fit(hint: Any, value: Any) -> Any:
     if get_origin(hint) is Literal:
         return value if value in get_args(hint) and isinstance(value, str) else None
     if hint is float:
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return float(value) if number and abs(value) < sys.float_info.max else None
     if hint is int:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
     if hint in (bool, str):
         return value if isinstance(value, hint) else None
     if get_origin(hint) is dict:
-        return dict(value) if isinstance(value, Mapping) else None
+        return dict(value) if isinstance(value, Mapping) and _plain(value) else None
     if get_origin(hint) is tuple:
         several = [_fit(float, each) for each in value] if isinstance(value, (list, tuple)) else []
         return tuple(several) if several and None not in several else None
     return next((fitted for each in get_args(hint) if (fitted := _fit(each, value)) is not None), None)
+
+
+def _plain(value: Any) -> bool:
+    """Whether TOML and JSON can hold it: a run keeps its settings in both."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _plain(each) for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(map(_plain, value))
+    return isinstance(value, (str, bool, int, float))
 
 
 def kind_of(hint: Any) -> str:
@@ -83,7 +93,7 @@ def kind_of(hint: Any) -> str:
     if get_origin(hint) is tuple:
         return "a list of numbers"
     if get_origin(hint) is dict:
-        return "a table"
+        return "a table of texts, numbers, lists and tables"
     words = {float: "a number", int: "a whole number", bool: "true | false", str: "text"}
     return words[hint] if hint in words else " or ".join(kind_of(each) for each in get_args(hint))
 
@@ -106,4 +116,4 @@ def toml(value: Any) -> str:
         return "{" + ", ".join(f"{json.dumps(str(key))} = {toml(each)}" for key, each in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML wants it escaped, JSON does not

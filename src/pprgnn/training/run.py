@@ -28,6 +28,7 @@ from pprgnn.training.errors import TrainingError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pprgnn.data.dataset import GraphDataset
     from pprgnn.data.split import Split
 
 CONFIG, ENVIRONMENT, SPLIT = "config.toml", "environment.json", "split.json"
@@ -43,8 +44,11 @@ class Run:
         self.folder = Path(folder)
 
     @classmethod
-    def create(cls, folder: Path | str, config: Config, split: Split, *, command: str = "") -> Run:
-        """A new folder; one that already holds a run is refused."""
+    def create(
+        cls, folder: Path | str, config: Config, split: Split, *, own: GraphDataset | None = None, command: str = ""
+    ) -> Run:
+        """A new folder, with a copy of the user's own graphs; one that already holds a run is refused."""
+        from pprgnn.data.store import save
         from pprgnn.training.environment import environment
 
         run = cls(folder)
@@ -58,6 +62,8 @@ class Run:
             facts = environment() | {"command": command, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
             write_text(run.folder / ENVIRONMENT, json.dumps(facts, indent=1))
             split.save(run.folder / SPLIT)
+            if own is not None:
+                save(own, run.folder / DATA)
             write_text(run.folder / CONFIG, config.to_toml())  # last: the run is there when its config is
         except OSError as error:
             raise TrainingError(
@@ -80,7 +86,7 @@ class Run:
         """Its settings; the path of the user's own graph is that of the copy in the folder."""
         config = Config.from_toml(self.folder / CONFIG)
         own = self.folder / DATA
-        return config.with_values({"data.name": str(own)}) if own.is_file() else config
+        return config.with_values({"data.name": str(own), "data.options": {}}) if own.is_file() else config
 
     @property
     def split(self) -> Split:
@@ -114,8 +120,11 @@ class Run:
     # -------------------------------------------------------------------------------------------------- progress
     def append(self, record: Mapping[str, Any]) -> None:
         """One line more."""
-        with open(self.folder / METRICS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        try:
+            with open(self.folder / METRICS, "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise self._unwritable(METRICS, error) from error
 
     def records(self) -> list[dict[str, Any]]:
         """The lines so far; one that a crash cut short is left out."""
@@ -125,7 +134,10 @@ class Run:
         lines = path.read_text(encoding="utf-8").split("\n")
         if lines[-1]:
             lines.pop()  # it has no end
-        return [json.loads(line) for line in lines if line]
+        try:
+            return [json.loads(line) for line in lines if line]
+        except ValueError as error:
+            raise DataError(f"{path} must hold a JSON object in each line, but does not ({error}).") from error
 
     def rewind(self, epoch: int) -> None:
         """Forget what came after this epoch: training goes on from there."""
@@ -138,29 +150,39 @@ class Run:
         try:
             write_tensors(self.folder / CHECKPOINT, tensors, metadata)
         except OSError as error:
-            raise TrainingError(
-                f"The checkpoint in {self.folder} cannot be written ({error.strerror or error}); make room, then "
-                f"continue with `pprgnn train --resume {self.folder}`."
-            ) from error
+            raise self._unwritable(CHECKPOINT, error) from error
+
+    def _unwritable(self, name: str, error: OSError) -> TrainingError:
+        return TrainingError(
+            f"{self.folder / name} cannot be written ({error.strerror or error}); make room, then continue with "
+            f"`pprgnn train --resume {self.folder}`."
+        )
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """What :meth:`save_checkpoint` wrote last; None: nothing yet."""
         path = self.folder / CHECKPOINT
         if not path.is_file():
             return None
-        tensors, metadata = read_tensors(path)
-        if metadata.get("format") != CHECKPOINT_FORMAT:
+        try:
+            tensors, metadata = read_tensors(path)
+            state = json.loads(metadata["state"]) if metadata.get("format") == CHECKPOINT_FORMAT else None
+        except (KeyError, ValueError) as error:
+            raise DataError(
+                f"The checkpoint {path} is damaged; remove it, and the run starts again from its first epoch."
+            ) from error
+        if state is None:
             raise DataError(f"{path} is not a checkpoint ({CHECKPOINT_FORMAT}); remove it to start again.")
-        return tensors, json.loads(metadata["state"])
+        return tensors, state
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write what came out; a finished run needs no checkpoint any more."""
         facts = self.environment
         repeat = f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER"
-        write_text(
-            self.folder / SUMMARY,
-            json.dumps({**summary, "command": facts.get("command", ""), "repeat": repeat}, indent=1),
-        )
+        text = json.dumps({**summary, "command": facts.get("command", ""), "repeat": repeat}, indent=1)
+        try:
+            write_text(self.folder / SUMMARY, text)
+        except OSError as error:
+            raise self._unwritable(SUMMARY, error) from error
         if summary["finished"]:
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Listener
 from pprgnn.training.loop import Training
 from pprgnn.training.model import Model
-from pprgnn.training.run import DATA, Run
+from pprgnn.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,13 @@ def train(
         listener: Is told how it goes.
         command: What started it, for the record.
     """
-    own = dataset is not None
+    own = dataset
     dataset = load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset) if split is None else split
     run = None
     if folder is not None:
         training = Training(config, dataset, split, listener=listener)  # refuses before there is a folder
-        run = training.run = Run.create(folder, config, split, command=command)
-        if own:
-            from pprgnn.data.store import save
-
-            save(dataset, run.folder / DATA)
+        run = training.run = Run.create(folder, config, split, own=own, command=command)
     else:
         training = Training(config, dataset, split, listener=listener)
     summary = training.fit()
@@ -85,7 +81,7 @@ def resume(folder: Path | str, *, listener: Listener | None = None) -> Trained:
     """Go on with a run that was stopped or killed; it ends as if it had not been."""
     run = Run.open(folder)
     if run.finished:
-        raise TrainingError(f"The run in {folder} is finished: there is nothing to continue; see its summary.json.")
+        raise TrainingError(f"The run in {folder} is finished, so there is nothing to continue; see summary.json.")
     config = run.config
     training = Training(config, load_data(config), run.split, run=run, listener=listener)
     summary = training.fit(resume=True)

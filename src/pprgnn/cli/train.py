@@ -1,0 +1,285 @@
+"""`pprgnn train`: from a recipe, a data set or a user's own tables to a run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pprgnn.cli.layout import paragraph, styled, width
+from pprgnn.cli.tables import (
+    Categorical,
+    Destination,
+    Directed,
+    Edges,
+    Features,
+    Header,
+    Ignore,
+    LabelSeparator,
+    Name,
+    NodeId,
+    Nodes,
+    Source,
+    Split,
+    Target,
+    Weight,
+    named_columns,
+)
+from pprgnn.training.config import Config, settings
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.recipes import find_recipe, recipe_names
+
+if TYPE_CHECKING:
+    from pprgnn.data.dataset import GraphDataset
+
+STOPPED = 130  # what a shell reports for Ctrl-C
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting; --settings lists them. Repeatable."),
+]
+Json = Annotated[bool, typer.Option("--json", help="The summary as JSON, for programs; no progress.")]
+
+
+def train_command(
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[WHAT]", help="A recipe (.toml or a name), a data set, or a .safetensors graph."),
+    ] = None,
+    edges: Edges = None,
+    nodes: Nodes = None,
+    target: Target = None,
+    changes: Set = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder of the run; runs/... by default.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    folds: Annotated[str | None, typer.Option(help="Train once per split: 'all', or how many.")] = None,
+    seeds: Annotated[int, typer.Option(help="Train once per seed.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="Trainings at once, one CPU thread each.", min=1)] = 1,
+    source: Source = None,
+    destination: Destination = None,
+    weight: Weight = None,
+    node_id: NodeId = None,
+    split: Split = None,
+    features: Features = None,
+    ignore: Ignore = None,
+    categorical: Categorical = None,
+    label_separator: LabelSeparator = None,
+    directed: Directed = False,
+    header: Header = None,
+    name: Name = None,
+    as_json: Json = False,
+    show_settings: Annotated[
+        bool, typer.Option("--settings", help="List all settings with their defaults, and the recipes.")
+    ] = False,
+) -> None:
+    """Train a model.
+
+    From a recipe, a data set, or your own tables. Every run is a folder; Ctrl-C saves, --resume goes on.
+    """
+    if show_settings:
+        for line in _settings_lines(_config(what, changes or [])):
+            typer.echo(line)
+        return
+    if resume is not None:
+        if what is not None or edges is not None or changes:
+            raise TrainingError("--resume takes all settings from the run's folder; leave out everything else.")
+        _finish(_resume(resume, as_json), as_json)
+        return
+    if (what is None) == (edges is None):
+        raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
+    config = _config(what, changes or [])
+    dataset = None
+    if edges is not None:
+        named = named_columns(
+            label=target,
+            source=source,
+            destination=destination,
+            weight=weight,
+            id=node_id,
+            split=split,
+            features=features,
+            ignore=ignore,
+            categorical=categorical,
+            label_separator=label_separator,
+        )
+        dataset = _tables(edges, nodes, name, header, directed, named, as_json)
+        config = config.with_values({"data.name": dataset.facts.name})
+    folder = output or Path("runs") / f"{Path(config.data.name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if folds is not None or seeds > 1:
+        _several(config, dataset, folder, folds, seeds, workers, as_json)
+        return
+    _finish(_train(config, dataset, folder, as_json), as_json)
+
+
+# --------------------------------------------------------------------------------------------------- what is meant
+def _config(what: str | None, changes: list[str]) -> Config:
+    """The settings: of a recipe, or the defaults for a data set; then the changes."""
+    config = Config()
+    if what is not None:
+        recipe = find_recipe(what)
+        if recipe is not None:
+            config = Config.from_toml(recipe)
+            relative = recipe.parent / config.data.name
+            if config.data.name.endswith(".safetensors") and relative.is_file():  # beside the recipe
+                config = config.with_values({"data.name": str(relative)})
+        elif what.endswith(".safetensors"):
+            config = config.with_values({"data.name": what})
+        else:
+            config = config.with_values({"data.name": _data_name(what)})
+    return config.with_settings(changes)
+
+
+def _data_name(what: str) -> str:
+    from pprgnn.data.catalog import find, handle
+    from pprgnn.data.errors import DataError
+    from pprgnn.data.roots import data_root
+
+    try:
+        return handle(find(what, data_root()))
+    except DataError as error:
+        recipes = ", ".join(recipe_names())
+        raise TrainingError(f"{what!r} is neither a recipe ({recipes}) nor known data: {error}") from error
+
+
+def _tables(
+    edges: Path, nodes: Path | None, name: str | None, header: bool | None, directed: bool, named: Any, quiet: bool
+) -> GraphDataset:
+    from pprgnn.data.own.tables import from_tables
+
+    dataset = from_tables(edges, nodes, name=name, header=header, directed=directed, **named)
+    if not dataset.facts.class_names:
+        raise TrainingError("There is nothing to learn: name the column of the label with --target.")
+    if not quiet:
+        for i, note in enumerate(dataset.facts.guessed):
+            typer.echo(paragraph("guessed  " if i == 0 else "         ", note, width()))
+    return dataset
+
+
+# --------------------------------------------------------------------------------------------------------- running
+def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bool) -> dict[str, Any]:
+    from pprgnn.cli.training_view import view
+    from pprgnn.training.train import train
+
+    listener = None if quiet else view()
+    try:
+        trained = train(config, dataset=dataset, folder=folder, listener=listener, command=_command())
+    finally:
+        _stop(listener)
+    return trained.summary | {"folder": str(folder)}
+
+
+def _resume(folder: Path, quiet: bool) -> dict[str, Any]:
+    from pprgnn.cli.training_view import view
+    from pprgnn.training.study import Study, is_study
+    from pprgnn.training.train import resume
+
+    if is_study(folder):
+        return Study.open(folder).run(_listeners(quiet))
+    listener = None if quiet else view()
+    try:
+        trained = resume(folder, listener=listener)
+    finally:
+        _stop(listener)
+    return trained.summary | {"folder": str(folder)}
+
+
+def _several(
+    config: Config,
+    dataset: GraphDataset | None,
+    folder: Path,
+    folds: str | None,
+    seeds: int,
+    workers: int,
+    quiet: bool,
+) -> None:
+    from pprgnn.training.study import Study
+
+    if folds is not None and folds != "all" and not (folds.isdigit() and int(folds) > 0):
+        raise TrainingError(f"--folds must be 'all' or a number from 1 on, but is {folds!r}.")
+    wanted = None if folds is None else -1 if folds == "all" else int(folds)
+    study = Study.create(folder, config, dataset, folds=wanted, seeds=seeds, workers=workers, command=_command())
+    _finish(study.run(_listeners(quiet)), quiet)
+
+
+def _listeners(quiet: bool) -> Any:
+    from pprgnn.cli.training_view import view
+
+    return (lambda label: None) if quiet else (lambda label: view(f"{label}: "))
+
+
+def _stop(listener: Any) -> None:
+    if hasattr(listener, "stop"):
+        listener.stop()
+
+
+def _command() -> str:
+    return shlex.join(["pprgnn", *sys.argv[1:]])
+
+
+# --------------------------------------------------------------------------------------------------------- the end
+def _finish(summary: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+    elif "runs" in summary:
+        _show_study(summary)
+    else:
+        _show(summary)
+    if not summary["finished"]:
+        if not as_json:
+            when = f" after epoch {summary['epochs']}" if "epochs" in summary else ""
+            typer.echo(f"Stopped{when}; go on with `pprgnn train --resume {summary['folder']}`.")
+        raise typer.Exit(STOPPED)
+
+
+def _show(summary: dict[str, Any]) -> None:
+    from pprgnn.cli.training_view import clock, layer_table, score_table
+
+    typer.echo()
+    for line in (*score_table(summary), "", *(layer_table(summary["layers"]) if summary["layers"] else ())):
+        typer.echo(line)
+    typer.echo()
+    who = "the test part" if summary["test_chose_the_epoch"] else "validation"
+    chosen = f"epoch {summary['best_epoch']} of {summary['epochs']}, chosen by {who}; {clock(summary['seconds'])}"
+    for label, text in (("weights", chosen), ("kept in", summary["folder"])):
+        typer.echo(paragraph(f"{label:<9}", text, width()))
+    if summary["note"]:
+        typer.echo(paragraph(f"{'note':<9}", summary["note"], width()))
+    if summary["finished"]:
+        typer.echo(styled(f"`pprgnn predict {summary['folder']} -o predictions.csv` uses it.", dim=True))
+
+
+def _show_study(summary: dict[str, Any]) -> None:
+    from pprgnn.cli.training_view import aligned, percent
+
+    metric = summary["metric"]
+    parts = [part for part in ("val", "test") if part in summary["mean"]]
+    rows = [["run", *(f"{part} {metric}" for part in parts), "epoch"]]
+    rows += [
+        [each["run"], *(percent(each["scores"][part][metric]) for part in parts), str(each["best_epoch"])]
+        for each in summary["runs"]
+    ]
+    typer.echo()
+    for line in aligned(rows):
+        typer.echo(line)
+    for part in parts:
+        mean, std = summary["mean"][part][metric], summary["std"][part][metric]
+        typer.echo(f"{part} {metric}: {percent(mean)} ± {percent(std)} over {len(summary['runs'])} runs")
+    typer.echo(paragraph("kept in  ", summary["folder"], width()))
+
+
+def _settings_lines(config: Config) -> list[str]:
+    lines, section = [], ""
+    for each in settings():
+        if each.section != section:
+            section = each.section
+            lines += ["", styled(f"[{section}]", bold=True)]
+        value = getattr(getattr(config, section), each.name)
+        shown = json.dumps(value) if not isinstance(value, str) else value
+        lines.append(paragraph(f"  {each.name + ' = ' + shown:<30} ", f"{each.text} ({each.kind})", width()))
+    return [*lines[1:], "", f"Recipes: {', '.join(recipe_names())}"]

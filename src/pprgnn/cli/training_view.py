@@ -1,0 +1,214 @@
+"""What one sees of training: a line that moves on a terminal, some lines elsewhere, a table at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pprgnn.cli.layout import is_terminal, paragraph, styled, width
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from pprgnn.training.loop import Record, Training
+
+PAUSE = 5.0  # seconds between two plain lines
+
+
+def view(label: str = "") -> LiveLine | PlainLines:
+    """The view for where the output goes."""
+    return LiveLine(label) if is_terminal() else PlainLines(label)
+
+
+class PlainLines:
+    """A line at the first epoch, at new bests now and then, and at the end: for logs."""
+
+    def __init__(self, label: str = "") -> None:
+        self.label = label
+        self.training: Training | None = None
+        self._last = -PAUSE
+        self._recent: list[float] = []
+        self._record: Record | None = None
+        self._shown = 0
+
+    def started(self, training: Training) -> None:
+        """Tell what is about to happen."""
+        self.training = training
+        for line in describe(training):
+            self._say(line)
+
+    def epoch(self, record: Record) -> None:
+        """Tell how the epoch went, unless the last line is just a moment ago."""
+        self._record = record
+        self._recent = [*self._recent[-9:], record.seconds]
+        now = time.monotonic()
+        if now - self._last >= PAUSE:
+            self._last = now
+            self._show(record)
+
+    def warned(self, text: str) -> None:
+        """Tell at once."""
+        self._say(f"Warning: {text}")
+
+    def note(self, text: str) -> None:
+        """Tell at once."""
+        self._say(text)
+
+    def finished(self, summary: Mapping[str, Any]) -> None:
+        """The last epoch, if it was not told yet."""
+        if self._record is not None and self._record.epoch != self._shown:
+            self._show(self._record)
+
+    def _show(self, record: Record) -> None:
+        self._shown = record.epoch
+        self._say(self.label + "  ".join(self.cells(record)))
+
+    def _say(self, text: str) -> None:
+        typer.echo(text)
+        sys.stdout.flush()
+
+    def cells(self, record: Record) -> list[str]:
+        """Epoch, loss, validation, best, depths, seconds per epoch, and what is left."""
+        assert self.training is not None
+        metric, epochs = self.training.metrics[0], self.training.settings.epochs
+        cells = [f"epoch {record.epoch}/{epochs}", f"loss {record.loss:.4g}"]
+        if record.val is not None:
+            cells.append(f"{self.training.monitored} {metric} {percent(record.val[metric])}")
+        if record.best is not None:
+            best = percent(record.best) if self.training.settings.monitor == "metric" else f"{-record.best:.4g}"
+            cells.append(f"best {best} at {record.best_epoch}")
+        if record.depth:
+            cells.append(f"depth {' '.join(map(str, record.depth))}")
+        pace = sum(self._recent) / len(self._recent)
+        left = pace * (epochs - record.epoch)
+        cells += [f"{pace:.2g} s/epoch", f"{clock(left)} left" if record.epoch < epochs else "done"]
+        return cells
+
+
+class LiveLine(PlainLines):
+    """One line that moves; warnings and notes stay above it."""
+
+    def __init__(self, label: str = "") -> None:
+        super().__init__(label)
+        self._live: Live | None = None
+
+    def started(self, training: Training) -> None:
+        """Tell what is about to happen, then start the line."""
+        super().started(training)
+        from rich.live import Live
+
+        self._live = Live(auto_refresh=False, transient=True)
+        self._live.start()
+
+    def epoch(self, record: Record) -> None:
+        """Move the line, a few times a second."""
+        self._record = record
+        self._recent = [*self._recent[-9:], record.seconds]
+        now = time.monotonic()
+        if now - self._last >= 0.1:
+            self._last = now
+            self._show(record)
+
+    def finished(self, summary: Mapping[str, Any]) -> None:
+        """Leave the last line standing."""
+        self.stop()
+        if self._record is not None:
+            typer.echo(self.label + "  ".join(self.cells(self._record)))
+
+    def stop(self) -> None:
+        """End the line, whatever happened."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _show(self, record: Record) -> None:
+        self._shown = record.epoch
+        if self._live is None:
+            return
+        from rich.text import Text
+
+        cells, limit = self.cells(record), width() or 80
+        bar = _bar(record.epoch, self.training.settings.epochs if self.training else record.epoch)
+        for drop in ("loss", "depth", "s/epoch"):  # a narrow window: the least important goes first
+            if len(self.label + bar + "  ".join(cells)) >= limit:
+                cells = [cell for cell in cells if drop not in cell]
+        self._live.update(Text(f"{self.label}{bar} {'  '.join(cells)}"[: limit - 1]), refresh=True)
+
+    def _say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            super()._say(text)
+
+
+def describe(training: Training) -> list[str]:
+    """A few lines about what will be trained on what."""
+    dataset, split, settings = training.dataset, training.split, training.settings
+    parts = ", ".join(f"{len(getattr(split, part)):,} {part}" for part in ("train", "val", "test"))
+    network = type(training.network).__name__
+    parameters = sum(p.numel() for p in training.network.parameters())
+    lines = [
+        ("data", f"{dataset!r}"[len("GraphDataset(") : -1]),
+        ("split", f"{split.protocol}: {parts} {split.unit}s"),
+        ("model", f"{network}, {parameters:,} parameters, {training.device}"),
+        ("training", f"{settings.epochs} epochs at most, patience {settings.patience or '–'}, seed {settings.seed}"),
+    ]
+    if split.optimistic:
+        lines.append(("note", "there is no validation part: the test part chooses the epoch, as in the paper"))
+    if training.progress.epoch:
+        lines.append(("resumed", f"after epoch {training.progress.epoch}"))
+    return [paragraph(f"{label:<9}", text, width()) for label, text in lines]
+
+
+def score_table(summary: Mapping[str, Any]) -> list[str]:
+    """The final scores, a row per part."""
+    scores: Mapping[str, Mapping[str, float]] = summary["scores"]
+    names = list(next(iter(scores.values())))
+    names = [summary["metric"], *(name for name in names if name not in (summary["metric"], "loss")), "loss"]
+    rows = [["", *names]]
+    for part, values in scores.items():
+        shown = {name: percent(value) for name, value in values.items()} | {"loss": f"{values['loss']:.4g}"}
+        rows.append([part, *(shown[name] for name in names)])
+    return aligned(rows)
+
+
+def layer_table(layers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Depth and error of each layer, a row each."""
+    rows = [["layer", "depth", "error", "‖W‖₂", "eps", "what is known"]]
+    for each in layers:
+        known = (each[name] for name in ("error_bound", "measured_error", "estimated_error"))
+        error = next((f"{value:.1e}" for value in known if value is not None), "–")
+        numbers = [f"{each['weight_norm']:.3g}", f"{each['eps']:.3g}"]
+        rows.append([each["layer"], str(each["depth"]), error, *numbers, each["status"].lower()])
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows with a bold header, the first and a wordy last column to the left, numbers to the right."""
+    sizes = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        first, *others = (cell.rjust(size) for cell, size in zip(row, sizes, strict=True))
+        lines.append("  ".join([first.strip().ljust(sizes[0]), *others]).rstrip())
+    return [styled(lines[0], bold=True), *lines[1:]]
+
+
+def percent(share: float) -> str:
+    """A share of 1 in percent."""
+    return f"{100 * share:.2f}%"
+
+
+def clock(seconds: float) -> str:
+    """A time as people say it."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _bar(done: int, total: int, size: int = 12) -> str:
+    full = size * done // max(total, 1)
+    return "█" * full + "░" * (size - full)

@@ -1,0 +1,223 @@
+"""Which node moved a score: gradient × input, through the adjoint of every infinite-depth layer.
+
+The score is a logit, with one class out of several less the mean of the other logits: what speaks for all classes
+alike decides nothing. A network of linear maps and ReLU is homogeneous in its inputs and biases together, so that
+gradient × input of both adds up to the score exactly. What is left over then is 0, unless terms were left out;
+other activations and norms leave something of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.buffers import release_buffers
+from pprgnn.core.depth import Fixed
+from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.network import Network
+from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.training.batches import Batch
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.guard import smallest_eps, weight_norm
+from pprgnn.training.memory import available_memory
+from pprgnn.training.model import Model, layer_facts
+
+UNKNOWN_MEMORY = 4 << 30  # bytes that we count on where the system does not tell
+SPARE = 4  # states that a solve needs beside those it keeps
+
+
+@dataclass(frozen=True)
+class LayerReach:
+    """How deep a layer went, and how much of its gradient was used.
+
+    Attributes:
+        layer: Its name in the network.
+        depth: How many hops its state reaches.
+        status: What is known about its error, a word of :class:`pprgnn.Status`.
+        error_bound, measured_error: of its state, as in :class:`pprgnn.Solution`.
+        terms: Terms of its gradient; all of them are ``depth + 1``.
+        left_out: What the terms left out can add to the gradient of B, at most, as a multiple of the norm of the
+            gradient that came in; 0 with all terms, ``None`` when no finite bound is known.
+    """
+
+    layer: str
+    depth: int
+    status: str
+    error_bound: float | None
+    measured_error: float | None
+    terms: int
+    left_out: float | None
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """A score, and what it is made of."""
+
+    logits: Tensor
+    target: int
+    score: float
+    nodes: Tensor  # the contribution of each node's input; float64, on the CPU
+    biases: float
+    layers: list[LayerReach]
+
+
+def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: int | None) -> Attribution:
+    """Explain one row of logits.
+
+    Args:
+        model: The model; it is left as it was.
+        batch: One graph.
+        row: The node; 0 on graph tasks.
+        target: Which class or label; ``None``: the most probable one.
+        memory: Bytes that the states may take; ``None``: half of what is available.
+    """
+    network = model.network
+    with model.precise():
+        with torch.no_grad():
+            logits = _logits(network, batch, row, batch.x)
+        facts = list(layer_facts(network))
+        if not bool(torch.isfinite(logits).all()):
+            raise TrainingError(
+                "The logits of this model are not finite here, so there is nothing to explain; train it with a "
+                "smaller training.lr or a larger model.eps."
+            )
+        target = int(logits.argmax()) if target is None else target
+        reached = [(layer, facts[i]["depth"]) for i, (_, layer) in enumerate(ppr_layers(network))]
+        num_nodes = _num_nodes(network, batch)
+        terms, checkpoint = _plan(reached, num_nodes, _budget(memory, model.device))
+        biases = [each for name, each in network.named_parameters() if name.rpartition(".")[2] == "bias"]
+        x = _embedding(network) if batch.x is None else batch.x.detach().clone()
+        with _at_depths(reached, terms, checkpoint), _following(network, [x, *biases]), torch.enable_grad():
+            score = _score(_logits(network, batch, row, x), target, model.facts.multi_label)
+            gradients = torch.autograd.grad(score, [x, *biases], materialize_grads=True)
+    inputs, *others = [
+        (gradient.double() * value.detach()) for gradient, value in zip(gradients, [x, *biases], strict=True)
+    ]
+    return Attribution(
+        logits.cpu(),
+        target,
+        float(score.detach()),
+        inputs.sum(1).cpu(),
+        float(sum(float(each.sum()) for each in others)),
+        _layers(facts, reached, terms, batch.edges),
+    )
+
+
+def _logits(network: Network, batch: Batch, row: int, x: Tensor | None) -> Tensor:
+    """One row of logits; ``x`` stands for the features."""
+    state = network.encode(None if batch.x is None else x, batch.edges, batch.edge_weight)
+    if batch.graph is None:
+        return network.decode(state[row : row + 1])[0]
+    return network.decode(state, batch.graph, batch.num_graphs)[row]
+
+
+def _score(logits: Tensor, target: int, multi_label: bool) -> Tensor:
+    wanted = logits[target]
+    if multi_label or len(logits) == 1:
+        return wanted
+    return wanted - (logits.sum() - wanted) / (len(logits) - 1)
+
+
+def _embedding(network: Network) -> Tensor:
+    rows: Any = network.embedding
+    weight: Tensor = rows.weight
+    return weight
+
+
+def _num_nodes(network: Network, batch: Batch) -> int:
+    return len(_embedding(network) if batch.x is None else batch.x)
+
+
+# ------------------------------------------------------------------------------------------- the network meanwhile
+@contextmanager
+def _at_depths(reached: Sequence[tuple[PPRConv, int]], terms: int | None, checkpoint: bool) -> Iterator[None]:
+    """Within it, the layers go exactly so deep, and their gradients have so many terms."""
+    before = [(layer.depth_rule, layer.grad_terms, layer.checkpoint) for layer, _ in reached]
+    try:
+        for layer, depth in reached:
+            layer.depth_rule, layer.grad_terms, layer.checkpoint = Fixed(depth), terms, checkpoint
+        yield
+    finally:
+        for (layer, _), old in zip(reached, before, strict=True):
+            layer.depth_rule, layer.grad_terms, layer.checkpoint = old
+        release_buffers()  # as many states as there were terms
+
+
+@contextmanager
+def _following(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
+    """Within it, gradients flow to these tensors and to no other parameter."""
+    before = [(each, each.requires_grad) for each in network.parameters()]
+    try:
+        for each, _ in before:
+            each.requires_grad_(False)
+        for each in wanted:
+            each.requires_grad_(True)
+        yield
+    finally:
+        for each, old in before:
+            each.requires_grad_(old)
+
+
+# ---------------------------------------------------------------------------------------------- memory and terms
+def _budget(memory: int | None, device: torch.device) -> int:
+    if memory is not None:
+        return memory
+    available = available_memory(device)
+    return (UNKNOWN_MEMORY if available is None else available) // 2
+
+
+def _plan(reached: Sequence[tuple[PPRConv, int]], num_nodes: int, budget: int) -> tuple[int | None, bool]:
+    """All terms if they fit, if need be with states computed twice; otherwise as many terms as fit."""
+    everything = max((depth for _, depth in reached), default=0) + 1
+    if _needed(reached, num_nodes, everything, checkpoint=False) <= budget:
+        return None, False
+    for terms in range(everything, 1, -1):
+        if _needed(reached, num_nodes, terms, checkpoint=True) <= budget:
+            return (None if terms == everything else terms), True
+    return 1, True
+
+
+def _needed(reached: Sequence[tuple[PPRConv, int]], num_nodes: int, terms: int, checkpoint: bool) -> int:
+    """Bytes of all states that are there at the same time."""
+    kept, largest = 0, dict[int, int]()
+    for layer, depth in reached:
+        size = num_nodes * layer.out_channels * layer.weight.element_size()
+        states = (min(terms, depth) + SPARE) * size
+        if checkpoint:  # layers of one width use the same buffers, one after the other
+            kept += SPARE * size
+            largest[size] = max(largest.get(size, 0), states)
+        else:
+            kept += states
+    return kept + sum(largest.values())
+
+
+def _layers(
+    facts: Sequence[dict[str, Any]], reached: Sequence[tuple[PPRConv, int]], terms: int | None, edges: Any
+) -> list[LayerReach]:
+    known = ("layer", "depth", "status", "error_bound", "measured_error")
+    layers = []
+    for each, (layer, depth) in zip(facts, reached, strict=True):
+        used = depth + 1 if terms is None else min(terms, depth + 1)
+        left_out = _left_out(layer, edges, used, depth) if used <= depth else 0.0
+        layers.append(LayerReach(**{key: each[key] for key in known}, terms=used, left_out=left_out))
+    return layers
+
+
+def _left_out(layer: PPRConv, edges: Any, terms: int, depth: int) -> float | None:
+    """Σ over the levels left out of L ∏ c, relative to the gradient that comes in (section 3 of the method)."""
+    if not isinstance(edges, Adjacency):
+        return None
+    lipschitz = layer.activation.lipschitz
+    rate = lipschitz * edges.norm_bound * weight_norm(layer.weight) * (1 + 1e-5)  # rounding of the norm
+    eps, product, total = smallest_eps(layer.eps), lipschitz, 0.0
+    for n in range(depth + 1):
+        total += product if n >= terms else 0.0
+        product *= rate / (1 + n * eps)
+    return total if math.isfinite(total) else None

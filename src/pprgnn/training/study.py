@@ -1,0 +1,184 @@
+"""Several runs of one config, over splits and seeds, and what they have in common: mean and standard deviation.
+
+A study is a folder of runs. What is finished is not run again, so a study that was stopped or killed goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pprgnn.data.whole_file import write_text
+from pprgnn.training.config import Config
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run
+
+if TYPE_CHECKING:
+    from pprgnn.data.dataset import GraphDataset
+    from pprgnn.training.listener import Listener
+
+STUDY = "study.json"
+ALL = -1
+Listeners = Callable[[str], "Listener | None"]
+
+
+def is_study(folder: Path | str) -> bool:
+    """Whether a folder holds a study."""
+    return (Path(folder) / STUDY).is_file()
+
+
+class Study:
+    """Runs over ``folds`` and ``seeds`` in one folder."""
+
+    def __init__(self, folder: Path, config: Config, folds: Sequence[int], seeds: Sequence[int], workers: int) -> None:
+        self.folder, self.config, self.folds, self.seeds, self.workers = folder, config, folds, seeds, workers
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path | str,
+        config: Config,
+        dataset: GraphDataset | None = None,
+        *,
+        folds: int | None = None,
+        seeds: int = 1,
+        workers: int = 1,
+        command: str = "",
+    ) -> Study:
+        """A new study.
+
+        Args:
+            folder: Where to keep it.
+            config: Settings of every run, but for split and seed.
+            dataset: What to learn from, if not what the config names; the study keeps a copy.
+            folds: How many splits, from the first on; :data:`ALL` of them; ``None``: the config's one.
+            seeds: How many seeds, from the config's on.
+            workers: How many runs at once, each in a process of its own with one CPU thread.
+            command: What started it, for the record.
+        """
+        from pprgnn.data.store import save
+        from pprgnn.training.train import load_data
+
+        folder = Path(folder)
+        if (folder / CONFIG).exists():
+            raise TrainingError(
+                f"{folder} already holds runs; continue with `pprgnn train --resume {folder}`, or choose another "
+                f"folder with -o."
+            )
+        data = config.data
+        own, dataset = dataset is not None, load_data(config) if dataset is None else dataset
+        count = len(dataset.splits(data.protocol, data.split_seed, **data.split))
+        if folds is not None and folds > count:
+            raise TrainingError(f"{dataset.facts.name} has {count} splits under this protocol, fewer than {folds}.")
+        chosen = [data.fold] if folds is None else list(range(count if folds == ALL else folds))
+        first = config.training.seed
+        folder.mkdir(parents=True, exist_ok=True)
+        if own:
+            save(dataset, folder / DATA)
+        facts = {"folds": chosen, "seeds": list(range(first, first + seeds)), "workers": workers, "command": command}
+        write_text(folder / STUDY, json.dumps(facts, indent=1))
+        write_text(folder / CONFIG, config.to_toml())
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Study:
+        """An existing study."""
+        folder = Path(folder)
+        facts = json.loads((folder / STUDY).read_text(encoding="utf-8"))
+        return cls(folder, Run.open(folder).config, facts["folds"], facts["seeds"], facts["workers"])
+
+    def members(self) -> Iterator[tuple[str, Config]]:
+        """The name and the settings of each run."""
+        for fold in self.folds:
+            for seed in self.seeds:
+                yield f"fold-{fold}-seed-{seed}", self.config.with_values({"data.fold": fold, "training.seed": seed})
+
+    def run(self, listeners: Listeners = lambda label: None) -> dict[str, Any]:
+        """All runs that are not finished yet; then the summary."""
+        missing = [(name, config) for name, config in self.members() if not self._finished(name)]
+        if self.workers == 1:
+            for number, (name, config) in enumerate(missing, start=1):
+                listener = listeners(f"{name} ({number}/{len(missing)})")
+                try:
+                    summary = _one(config, self.folder / name, listener)
+                finally:
+                    getattr(listener, "stop", lambda: None)()
+                if not summary["finished"]:
+                    break
+        else:
+            self._run_parallel(missing, listeners)
+        return self._summary()
+
+    def _run_parallel(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
+        """One CPU thread each: threads of several processes would fight over the cores."""
+        listener = listeners(f"{len(missing)} runs")
+        with ProcessPoolExecutor(self.workers, get_context("spawn")) as pool:
+            jobs = {}
+            for name, config in missing:
+                single = config.with_values({"training.threads": 1})
+                jobs[pool.submit(_one, single, self.folder / name, None)] = name
+            for number, (job, name) in enumerate(jobs.items(), start=1):
+                try:
+                    summary = job.result()
+                except KeyboardInterrupt:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+                if listener is not None:
+                    metric = summary["metric"]
+                    scores = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in summary["scores"].items())
+                    listener.note(f"{name} ({number}/{len(jobs)}): {metric} {scores}")
+
+    def _finished(self, name: str) -> bool:
+        folder = self.folder / name
+        return (folder / CONFIG).is_file() and Run.open(folder).finished
+
+    def _summary(self) -> dict[str, Any]:
+        runs = []
+        for name, _ in self.members():
+            path = self.folder / name / SUMMARY
+            if path.is_file():
+                runs.append({"run": name} | json.loads(path.read_text(encoding="utf-8")))
+        finished = [each for each in runs if each["finished"]]
+        if not finished:
+            raise TrainingError(f"No run of {self.folder} is finished; continue with --resume {self.folder}.")
+        mean, std = _statistics([each["scores"] for each in finished])
+        keys = ("run", "fold", "seed", "scores", "best_epoch", "epochs", "seconds", "test_chose_the_epoch")
+        summary = {
+            "finished": len(finished) == len(self.folds) * len(self.seeds),
+            "data": finished[0]["data"],
+            "note": finished[0]["note"],
+            "protocol": finished[0]["protocol"],
+            "metric": finished[0]["metric"],
+            "mean": mean,
+            "std": std,
+            "runs": [{key: each[key] for key in keys} for each in finished],
+            "folder": str(self.folder),
+        }
+        write_text(self.folder / SUMMARY, json.dumps(summary, indent=1))
+        return summary
+
+
+def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, Any]:
+    """One run, from the start or from where it stopped."""
+    from pprgnn.training.train import resume, train
+
+    started = (folder / CONFIG).is_file()
+    trained = resume(folder, listener=listener) if started else train(config, folder=folder, listener=listener)
+    return trained.summary
+
+
+def _statistics(scores: Sequence[Mapping[str, Mapping[str, float]]]) -> tuple[Any, Any]:
+    """Mean and standard deviation (of the population, as the field has it) of every score."""
+    mean: dict[str, dict[str, float]] = {}
+    std: dict[str, dict[str, float]] = {}
+    for part in scores[0]:
+        for name in scores[0][part]:
+            values = [each[part][name] for each in scores]
+            mean.setdefault(part, {})[name] = statistics.fmean(values)
+            std.setdefault(part, {})[name] = statistics.pstdev(values)
+    return mean, std
