@@ -12,7 +12,9 @@ from typer.core import TyperGroup
 
 from pprgnn import __version__
 from pprgnn.cli.data import app as data_app
+from pprgnn.cli.evaluate import evaluate_command
 from pprgnn.cli.layout import styled
+from pprgnn.cli.predict import predict_command
 from pprgnn.cli.train import train_command
 from pprgnn.data.errors import DataError
 
@@ -55,6 +57,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train", epilog="Example: pprgnn train cora --set model.hidden=32 -o runs/cora")(train_command)
+app.command("evaluate", epilog="Example: pprgnn evaluate runs/cora")(evaluate_command)
+app.command("predict", epilog="Example: pprgnn predict runs/cora -o predictions.csv")(predict_command)
 app.add_typer(data_app, name="data")
 
 

@@ -155,7 +155,7 @@ def describe(training: Training) -> list[str]:
         ("data", f"{dataset!r}"[len("GraphDataset(") : -1]),
         ("split", f"{split.protocol}: {parts} {split.unit}s"),
         ("model", f"{network}, {parameters:,} parameters, {training.device}"),
-        ("training", f"{settings.epochs} epochs at most, patience {settings.patience or '–'}, seed {settings.seed}"),
+        ("training", f"{settings.epochs} epochs, patience {settings.patience or '–'}, seed {settings.seed}"),
     ]
     if split.optimistic:
         lines.append(("note", "there is no validation part: the test part chooses the epoch, as in the paper"))

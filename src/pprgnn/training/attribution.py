@@ -98,14 +98,14 @@ def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: 
             score = _score(_logits(network, batch, row, x), target, model.facts.multi_label)
             gradients = torch.autograd.grad(score, [x, *biases], materialize_grads=True)
     inputs, *others = [
-        (gradient.double() * value.detach()) for gradient, value in zip(gradients, [x, *biases], strict=True)
+        gradient.mul_(value.detach()) for gradient, value in zip(gradients, [x, *biases], strict=True)
     ]
     return Attribution(
         logits.cpu(),
         target,
         float(score.detach()),
-        inputs.sum(1).cpu(),
-        float(sum(float(each.sum()) for each in others)),
+        inputs.sum(1, dtype=torch.float64).cpu(),
+        sum((float(each.sum(dtype=torch.float64)) for each in others), 0.0),
         _layers(facts, reached, terms, batch.edges),
     )
 
@@ -139,14 +139,16 @@ def _num_nodes(network: Network, batch: Batch) -> int:
 @contextmanager
 def _at_depths(reached: Sequence[tuple[PPRConv, int]], terms: int | None, checkpoint: bool) -> Iterator[None]:
     """Within it, the layers go exactly so deep, and their gradients have so many terms."""
-    before = [(layer.depth_rule, layer.grad_terms, layer.checkpoint) for layer, _ in reached]
+    names = ("depth_rule", "grad_terms", "checkpoint", "last_solution")
+    before = [{name: getattr(layer, name) for name in names} for layer, _ in reached]
     try:
         for layer, depth in reached:
             layer.depth_rule, layer.grad_terms, layer.checkpoint = Fixed(depth), terms, checkpoint
         yield
     finally:
         for (layer, _), old in zip(reached, before, strict=True):
-            layer.depth_rule, layer.grad_terms, layer.checkpoint = old
+            for name, value in old.items():
+                setattr(layer, name, value)
         release_buffers()  # as many states as there were terms
 
 
@@ -157,8 +159,8 @@ def _following(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
     try:
         for each, _ in before:
             each.requires_grad_(False)
-        for each in wanted:
-            each.requires_grad_(True)
+        for tensor in wanted:
+            tensor.requires_grad_(True)
         yield
     finally:
         for each, old in before:

@@ -233,8 +233,8 @@ class Training:
         value = -mean_loss if self.settings.monitor == "loss" else scores[self.metrics[0]]
         if math.isnan(value):
             raise TrainingError(
-                f"The {self.metrics[0]} of the {self.monitored} part cannot be computed, because its labels are all "
-                f"alike; divide differently, choose another training.metric, or set training.monitor=loss."
+                f"The {self.metrics[0]} of the {self.monitored} part cannot be computed, because all of its "
+                f"labels are alike; divide differently, choose another training.metric, or set training.monitor=loss."
             )
         old = -math.inf if progress.best is None else progress.best
         if value > old or (value == old and mean_loss < progress.best_loss):

@@ -45,7 +45,13 @@ class Run:
 
     @classmethod
     def create(
-        cls, folder: Path | str, config: Config, split: Split, *, own: GraphDataset | None = None, command: str = ""
+        cls,
+        folder: Path | str,
+        config: Config,
+        split: Split,
+        *,
+        own: GraphDataset | None = None,
+        command: str = "",
     ) -> Run:
         """A new folder, with a copy of the user's own graphs; one that already holds a run is refused."""
         from pprgnn.data.store import save

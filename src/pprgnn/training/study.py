@@ -35,8 +35,11 @@ def is_study(folder: Path | str) -> bool:
 class Study:
     """Runs over ``folds`` and ``seeds`` in one folder."""
 
-    def __init__(self, folder: Path, config: Config, folds: Sequence[int], seeds: Sequence[int], workers: int) -> None:
-        self.folder, self.config, self.folds, self.seeds, self.workers = folder, config, folds, seeds, workers
+    def __init__(
+        self, folder: Path, config: Config, folds: Sequence[int], seeds: Sequence[int], workers: int
+    ) -> None:
+        self.folder, self.config = folder, config
+        self.folds, self.seeds, self.workers = folds, seeds, workers
 
     @classmethod
     def create(
@@ -74,14 +77,14 @@ class Study:
         own, dataset = dataset is not None, load_data(config) if dataset is None else dataset
         count = len(dataset.splits(data.protocol, data.split_seed, **data.split))
         if folds is not None and folds > count:
-            raise TrainingError(f"{dataset.facts.name} has {count} splits under this protocol, fewer than {folds}.")
+            raise TrainingError(f"{dataset.facts.name} has only {count} splits under this protocol, not {folds}.")
         chosen = [data.fold] if folds is None else list(range(count if folds == ALL else folds))
         first = config.training.seed
         folder.mkdir(parents=True, exist_ok=True)
         if own:
             save(dataset, folder / DATA)
-        facts = {"folds": chosen, "seeds": list(range(first, first + seeds)), "workers": workers, "command": command}
-        write_text(folder / STUDY, json.dumps(facts, indent=1))
+        facts = {"folds": chosen, "seeds": list(range(first, first + seeds)), "workers": workers}
+        write_text(folder / STUDY, json.dumps(facts | {"command": command}, indent=1))
         write_text(folder / CONFIG, config.to_toml())
         return cls.open(folder)
 
@@ -96,7 +99,8 @@ class Study:
         """The name and the settings of each run."""
         for fold in self.folds:
             for seed in self.seeds:
-                yield f"fold-{fold}-seed-{seed}", self.config.with_values({"data.fold": fold, "training.seed": seed})
+                config = self.config.with_values({"data.fold": fold, "training.seed": seed})
+                yield f"fold-{fold}-seed-{seed}", config
 
     def run(self, listeners: Listeners = lambda label: None) -> dict[str, Any]:
         """All runs that are not finished yet; then the summary."""
@@ -129,9 +133,9 @@ class Study:
                     pool.shutdown(cancel_futures=True)
                     raise
                 if listener is not None:
-                    metric = summary["metric"]
-                    scores = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in summary["scores"].items())
-                    listener.note(f"{name} ({number}/{len(jobs)}): {metric} {scores}")
+                    metric, scores = summary["metric"], summary["scores"]
+                    shown = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in scores.items())
+                    listener.note(f"{name} ({number}/{len(jobs)}): {metric} {shown}")
 
     def _finished(self, name: str) -> bool:
         folder = self.folder / name

@@ -1,0 +1,54 @@
+"""`pprgnn evaluate`: the scores of a trained model, to the final tolerance."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from pprgnn.cli.layout import paragraph, width
+from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
+
+
+def evaluate_command(
+    run: RunArgument,
+    edges: NewEdges = None,
+    nodes: NewNodes = None,
+    data: NewData = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Score a trained model.
+
+    On the parts of its own data, or on everything that is labelled in new data.
+    """
+    from pprgnn.training.loop import evaluate, main_metrics
+    from pprgnn.training.run import Run
+
+    model = open_model(run)
+    dataset = open_data(run, model, edges, nodes, data)
+    own = edges is None and data is None
+    masks = Run.open(run).split.masks(dataset) if own else {"labelled": _labelled(dataset)}
+    batches = model.batches(dataset)
+    masks = {part: mask.to(model.device) for part, mask in masks.items()}
+    metrics = main_metrics(model.config, model.facts)
+    scores, layers = evaluate(model, batches, masks, metrics)
+    summary = {"data": dataset.facts.name, "metric": metrics[0], "scores": scores, "layers": layers}
+    if as_json:
+        typer.echo(json.dumps(summary | {"note": dataset.facts.note}, indent=2))
+        return
+    from pprgnn.cli.training_view import layer_table, score_table
+
+    for line in (*score_table(summary), "", *(layer_table(layers) if layers else ())):
+        typer.echo(line)
+    if dataset.facts.note:
+        typer.echo(paragraph("\nnote     ", dataset.facts.note, width()))
+
+
+def _labelled(dataset: Any) -> Any:
+    from pprgnn.training.errors import TrainingError
+
+    known = dataset.labelled()
+    if not bool(known.any()):
+        raise TrainingError(f"Nothing in {dataset.facts.name} is labelled, so nothing can be scored; predict instead.")
+    return known

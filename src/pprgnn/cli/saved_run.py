@@ -1,0 +1,63 @@
+"""A trained model on the command line: the model itself, and the graphs to use it on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pprgnn.training.errors import TrainingError
+
+if TYPE_CHECKING:
+    from pprgnn.data.dataset import GraphDataset
+    from pprgnn.training.model import Model
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or a model's .safetensors file.")]
+NewEdges = Annotated[Path | None, typer.Option("--edges", help="Edge table of a new graph.")]
+NewNodes = Annotated[Path | None, typer.Option("--nodes", help="Its node table, with the columns as in training.")]
+NewData = Annotated[str | None, typer.Option("--data", help="Other data: a name or a .safetensors file.")]
+
+
+def open_model(run: Path) -> Model:
+    """The model of a run, on the device that its settings choose."""
+    from pprgnn.training.loop import choose_device
+    from pprgnn.training.model import Model
+    from pprgnn.training.run import CHECKPOINT, MODEL, Run
+
+    path = run
+    if run.is_dir():
+        Run.open(run)  # or says that it is none
+        path = run / MODEL
+        if not path.is_file():
+            so_far = "stopped before its end" if (run / CHECKPOINT).is_file() else "has no model yet"
+            raise TrainingError(f"The run in {run} {so_far}; continue it with `pprgnn train --resume {run}`.")
+    model = Model.load(path)
+    model.network.to(choose_device(model.config.training.device))
+    return model
+
+
+def open_data(run: Path, model: Model, edges: Path | None, nodes: Path | None, data: str | None) -> GraphDataset:
+    """A new graph from tables or a file, or by default what the run was trained on."""
+    from pprgnn.data.registry import load
+    from pprgnn.training.run import Run
+    from pprgnn.training.train import load_data
+
+    if edges is not None and data is not None:
+        raise TrainingError("Expected --edges or --data, but both came; drop one.")
+    if edges is not None:
+        from pprgnn.data.own.tables import from_tables
+
+        schema = model.facts.schema
+        if schema is None:
+            raise TrainingError(
+                f"This model was trained on {model.facts.name}, not on tables, so it cannot read --edges; use --data."
+            )
+        return from_tables(edges, nodes, schema=schema)
+    if nodes is not None:
+        raise TrainingError("--nodes goes with --edges; give both.")
+    if data is not None:
+        return load(data)
+    if run.is_dir():
+        return load_data(Run.open(run).config)
+    raise TrainingError(f"{run} is a model without its data; name the graphs with --edges or --data.")

@@ -1,0 +1,289 @@
+"""Why a model decided as it did: from how far away the decision came, and from which nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.node_names import node_name
+from pprgnn.training.attribution import Attribution, LayerReach, attribute
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.hops import hops_to
+from pprgnn.training.model import Model
+
+MOST_OF_IT = 0.95  # of the influence lies within the radius
+FAR = 3  # hops; usual networks do not look farther
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided, and what the score is made of: ``score = inputs + biases + rest``.
+
+    Attributes:
+        target: The class or label that is explained.
+        probability: What the model gives it.
+        predicted: The class that the model chooses; of several labels, all with a probability above one half.
+        truth: The right answer, in the same form; ``None``: not known.
+        score: The logit of ``target``; with one class out of several, less the mean of the other logits.
+        inputs: The part of the score that comes from the inputs of all nodes.
+        biases: The part that comes from the network's biases, whatever the inputs.
+        rest: What gradient × input does not explain. 0 with ReLU or the identity and all terms of the gradient.
+    """
+
+    target: str
+    probability: float
+    predicted: list[str]
+    truth: list[str] | None
+    score: float
+    inputs: float
+    biases: float
+    rest: float
+
+
+@dataclass(frozen=True)
+class InfluentialNode:
+    """A node and its part in the decision.
+
+    Attributes:
+        node: Its number in the graph.
+        name: What the source calls it.
+        distance: Hops to the node that is explained; ``None``: no path, or a graph is explained.
+        contribution: What its input adds to the score.
+        share: The same as a share of the contributions of all nodes, these taken without sign; negative: it
+            speaks against the target.
+        classes: Its own label; ``None``: not known.
+    """
+
+    node: int
+    name: str
+    distance: int | None
+    contribution: float
+    share: float
+    classes: list[str] | None
+
+
+@dataclass(frozen=True)
+class GraphExplanation:
+    """Why a graph got its class.
+
+    Attributes:
+        graph: Its number in the data set.
+        decision: What was decided.
+        layers: How deep each infinite-depth layer went, and whether all of its gradient was used.
+        influential: The nodes with the largest contributions, either sign.
+    """
+
+    graph: int
+    decision: Decision
+    layers: list[LayerReach]
+    influential: list[InfluentialNode]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all terms of the gradient were used; otherwise they did not fit into memory."""
+        return all(layer.terms > layer.depth for layer in self.layers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"complete": self.complete}
+
+
+@dataclass(frozen=True)
+class NodeExplanation(GraphExplanation):
+    """Why a node got its class.
+
+    Attributes:
+        node, name: Its number in the graph, and what the source calls it.
+        share_by_distance: For 0, 1, 2, ... hops, the share of the influence that comes from nodes so far away:
+            contributions without their sign, divided by those of all nodes.
+        signed_by_distance: The same, with signs.
+        nodes_by_distance: How many nodes are so far away.
+        unreachable_nodes, unreachable_share: Of nodes without a path to this one; only norms over all nodes
+            give them a share.
+        radius: Within how many hops 95 % of the influence lies; ``None``: there is no influence, or too much of
+            it has no path.
+        far: The nodes more than 3 hops away with the largest contributions.
+    """
+
+    node: int
+    name: str
+    share_by_distance: list[float]
+    signed_by_distance: list[float]
+    nodes_by_distance: list[int]
+    unreachable_nodes: int
+    unreachable_share: float
+    radius: int | None
+    far: list[InfluentialNode]
+
+
+def explain_node(
+    model: Model,
+    dataset: GraphDataset,
+    node: int,
+    *,
+    target: int | None = None,
+    top: int = 10,
+    graph: int = 0,
+    memory: int | None = None,
+) -> NodeExplanation:
+    """Explain the class, or one of the labels, of a node.
+
+    Args:
+        model: A model for labels per node; it is left as it was.
+        dataset: The graph.
+        node: The number of the node in its graph.
+        target: The number of the class or label to explain; ``None``: the most probable one.
+        top: How many influential nodes to name.
+        graph: Which graph, where there are several.
+        memory: Bytes that states may take; ``None``: half of what is available. What does not fit is left out of
+            the gradient, and :attr:`LayerReach.left_out` bounds it.
+    """
+    part = _one_graph(model, dataset, graph, "node")
+    size = part.num_nodes
+    if not 0 <= node < size:
+        raise TrainingError(f"The node must be a number from 0 to {size - 1}, but came as {node}.")
+    found = attribute(model, _batch(model, part), node, _checked(model, target), memory)
+    data = part[0]
+    distance = hops_to(data.edge_index, size, node)
+    shares, total = found.nodes / max(float(found.nodes.abs().sum()), 1e-300), float(found.nodes.abs().sum())
+    reached = distance >= 0
+    hops, farthest = distance[reached], int(distance.max()) + 1
+    absolute = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, shares[reached].abs())
+    signed = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, shares[reached])
+    within = (absolute.cumsum(0) >= MOST_OF_IT - 1e-9).nonzero().flatten()
+    names = _Names(dataset, graph, data, found.nodes, shares, distance)
+    return NodeExplanation(
+        graph=graph,
+        decision=_decision(model, found, names.classes(node)),
+        layers=found.layers,
+        influential=names.largest(torch.ones(size, dtype=torch.bool), top),
+        node=node,
+        name=node_name(dataset, node, graph),
+        share_by_distance=absolute.tolist(),
+        signed_by_distance=signed.tolist(),
+        nodes_by_distance=torch.bincount(hops, minlength=farthest).tolist(),
+        unreachable_nodes=int((~reached).sum()),
+        unreachable_share=float(shares[~reached].abs().sum()),
+        radius=int(within[0]) if total > 0 and len(within) else None,
+        far=names.largest(distance > FAR, top),
+    )
+
+
+def explain_graph(
+    model: Model,
+    dataset: GraphDataset,
+    index: int,
+    *,
+    target: int | None = None,
+    top: int = 10,
+    memory: int | None = None,
+) -> GraphExplanation:
+    """Explain the class, or one of the labels, of a graph; options as in :func:`explain_node`."""
+    part = _one_graph(model, dataset, index, "graph")
+    found = attribute(model, _batch(model, part), 0, _checked(model, target), memory)
+    data = part[0]
+    shares = found.nodes / max(float(found.nodes.abs().sum()), 1e-300)
+    names = _Names(dataset, index, data, found.nodes, shares, None)
+    truth = _classes(data.get("y"), None, 0, dataset.facts.class_names)
+    return GraphExplanation(
+        graph=index,
+        decision=_decision(model, found, truth),
+        layers=found.layers,
+        influential=names.largest(torch.ones(len(shares), dtype=torch.bool), top),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ questions
+def _one_graph(model: Model, dataset: GraphDataset, graph: int, task: str) -> GraphDataset:
+    if model.facts.task != task:
+        raise TrainingError(
+            f"This model was trained for labels per {model.facts.task}, so it has nothing to say about a single "
+            f"{task}; explain a {model.facts.task} instead."
+        )
+    if not 0 <= graph < len(dataset):
+        raise TrainingError(
+            f"{dataset.facts.name} has {len(dataset):,} graph{'s' * (len(dataset) != 1)}, numbered from 0, but "
+            f"graph {graph} was asked for."
+        )
+    part: GraphDataset = dataset if len(dataset) == 1 else dataset[[graph]]
+    return part
+
+
+def _batch(model: Model, part: GraphDataset) -> Any:
+    batches = model.batches(part)
+    return batches.batch(batches.all_graphs())
+
+
+def _checked(model: Model, target: int | None) -> int | None:
+    if target is not None and not 0 <= target < model.shape.num_classes:
+        raise TrainingError(
+            f"The target must be the number of a class, 0 to {model.shape.num_classes - 1}, but came as {target}."
+        )
+    return target
+
+
+# -------------------------------------------------------------------------------------------------------- answers
+def _decision(model: Model, found: Attribution, truth: list[str] | None) -> Decision:
+    probabilities, names = model.probabilities(found.logits[None])[0], model.facts.class_names
+    chosen = (probabilities > 0.5).nonzero().flatten().tolist()
+    if not model.facts.multi_label:
+        chosen = [int(found.logits.argmax())]
+    inputs = float(found.nodes.sum())
+    return Decision(
+        target=names[found.target],
+        probability=float(probabilities[found.target]),
+        predicted=[names[each] for each in chosen],
+        truth=truth,
+        score=found.score,
+        inputs=inputs,
+        biases=found.biases,
+        rest=found.score - inputs - found.biases,
+    )
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Numbers of nodes into what is told about them."""
+
+    dataset: GraphDataset
+    graph: int
+    data: Any
+    contributions: Tensor
+    shares: Tensor
+    distance: Tensor | None
+
+    def classes(self, node: int) -> list[str] | None:
+        if self.dataset.facts.task != "node":
+            return None
+        return _classes(self.data.get("y"), self.data.get("labelled"), node, self.dataset.facts.class_names)
+
+    def largest(self, among: Tensor, top: int) -> list[InfluentialNode]:
+        """The largest contributions among these nodes; those of 0 are none."""
+        chosen = (among & (self.contributions != 0)).nonzero().flatten()
+        order = torch.argsort(self.contributions[chosen].abs(), descending=True, stable=True)
+        return [self.node(each) for each in chosen[order[: max(top, 0)]].tolist()]
+
+    def node(self, node: int) -> InfluentialNode:
+        hops = -1 if self.distance is None else int(self.distance[node])
+        return InfluentialNode(
+            node,
+            node_name(self.dataset, node, self.graph),
+            hops if hops >= 0 else None,
+            float(self.contributions[node]),
+            float(self.shares[node]),
+            self.classes(node),
+        )
+
+
+def _classes(y: Tensor | None, labelled: Tensor | None, row: int, names: Sequence[str]) -> list[str] | None:
+    """The names of the classes in a row of labels; ``None`` if it is not labelled."""
+    if y is None or (labelled is not None and not bool(labelled[row])):
+        return None
+    if y.dim() == 2:
+        return [names[each] for each in (y[row] > 0).nonzero().flatten().tolist()]
+    return None if int(y[row]) < 0 else [names[int(y[row])]]

@@ -1,0 +1,105 @@
+"""Predictions as a table: one row per node or graph, its class, how sure the model is, and every probability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.whole_file import replacing
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.model import Model
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+
+
+def predict_table(model: Model, dataset: GraphDataset, rows: Tensor | None = None) -> pa.Table:
+    """Columns: `graph` (if there are several), `id`, `label` (if known), `prediction`, `probability`, `p(class)`...
+
+    With several labels per node, `prediction` joins those above one half by `|`, and there is no `probability`.
+    ``rows`` chooses rows, by default all.
+    """
+    names = list(model.facts.class_names)
+    probabilities = model.probabilities(model.logits(dataset)).cpu()
+    rows = torch.arange(len(probabilities)) if rows is None else rows
+    probabilities = probabilities[rows]
+    columns: dict[str, Any] = _ids(dataset, rows)
+    labels = _labels(dataset, rows, names)
+    if labels is not None:
+        columns["label"] = labels
+    if model.facts.multi_label:
+        chosen = (probabilities > 0.5).tolist()
+        columns["prediction"] = ["|".join(_picked(names, each)) for each in chosen]
+    else:
+        best = probabilities.max(dim=1)
+        columns["prediction"] = [names[i] for i in best.indices.tolist()]
+        columns["probability"] = best.values.numpy()
+    for number, name in enumerate(names):
+        columns[f"p({name})"] = probabilities[:, number].numpy()
+    return pa.table(columns)
+
+
+def unlabelled_rows(dataset: GraphDataset) -> Tensor:
+    """Rows whose label is not known; refuses when there are none."""
+    if "y" not in dataset._data:
+        return torch.arange(dataset.num_nodes if dataset.facts.task == "node" else len(dataset))
+    rows = (~dataset.labelled()).nonzero().flatten()
+    if not len(rows):
+        raise TrainingError(f"All of {dataset.facts.name} is labelled already; leave out --unlabelled.")
+    return rows
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write CSV, TSV or Parquet, by the ending; an existing file is replaced, or kept when this fails."""
+    kind = path.suffix.lower()
+    if kind not in SUFFIXES:
+        raise TrainingError(f"The output must end in .csv, .tsv or .parquet, but is {path}.")
+    try:
+        with replacing(path) as partial:
+            if kind == ".parquet":
+                from pyarrow import parquet
+
+                parquet.write_table(table, partial)
+            else:
+                from pyarrow import csv
+
+                csv.write_csv(table, partial, csv.WriteOptions(delimiter="\t" if kind == ".tsv" else ","))
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be written ({error.strerror or error}); choose another place.") from error
+
+
+def _ids(dataset: GraphDataset, rows: Tensor) -> dict[str, Any]:
+    """The ids as the source writes them; with several graphs also the number of the graph."""
+    if dataset.facts.task == "graph":
+        return {"graph": rows.numpy()}
+    if len(dataset) > 1:
+        sizes = torch.tensor(dataset.graph_sizes)
+        graph = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+        within = torch.arange(int(sizes.sum())) - (sizes.cumsum(0) - sizes)[graph]
+        return {"graph": graph[rows].numpy(), "id": within[rows].numpy()}
+    if dataset.node_names is not None:
+        return {"id": [dataset.node_names[i] for i in rows.tolist()]}
+    if "node_id" in dataset._data:
+        return {"id": dataset._all("node_id")[rows].numpy()}
+    return {"id": rows.numpy()}
+
+
+def _labels(dataset: GraphDataset, rows: Tensor, names: Sequence[str]) -> list[str | None] | None:
+    """The true classes where they are known; None: nowhere."""
+    if "y" not in dataset._data:
+        return None
+    known, y = dataset.labelled()[rows].tolist(), dataset.labels()[rows].tolist()
+    if not any(known):
+        return None
+    several = dataset.facts.multi_label
+    texts = ("|".join(_picked(names, each)) if several else names[int(each)] for each in y)
+    return [text if there else None for text, there in zip(texts, known, strict=True)]
+
+
+def _picked(names: Sequence[str], marks: Sequence[float | bool]) -> list[str]:
+    return [name for name, mark in zip(names, marks, strict=True) if mark]
