@@ -12,8 +12,10 @@ __all__ = [
     "DepthMemory",
     "DepthRule",
     "Fixed",
+    "GraphClassifier",
     "Influence",
     "Measured",
+    "NodeClassifier",
     "Solution",
     "Status",
     "leaky_relu",
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pprgnn.core.pagerank import pagerank
     from pprgnn.core.solution import ConvergenceWarning, Solution, Status
     from pprgnn.core.solve import solve
+    from pprgnn.training.classifier import GraphClassifier, NodeClassifier
 
 # Names are imported when they are first used: torch takes seconds to load, and `--help` does not need it.
 _HOME = {
@@ -43,8 +46,9 @@ _HOME = {
     "solution": ("ConvergenceWarning", "Solution", "Status"),
     "solve": ("solve",),
 }
-_ROOMS = ("data", "nn")
+_ROOMS = ("data", "nn", "training")
 _MODULE_OF = {name: f"pprgnn.core.{module}" for module, names in _HOME.items() for name in names}
+_MODULE_OF |= dict.fromkeys(("GraphClassifier", "NodeClassifier"), "pprgnn.training.classifier")
 
 
 def __getattr__(name: str) -> Any:

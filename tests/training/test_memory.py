@@ -82,6 +82,7 @@ def test_every_part_by_hand():
     assert parts(checkpoint=True)[:2] == [2 * 3 * STATE, (8 + 2) * STATE]
     assert parts(grad_terms=None, depth=9)[:2] == [2 * 10 * STATE, 5 * STATE]
     assert parts(grad_terms=1, checkpoint=True) == parts(grad_terms=1)  # nothing to repeat
+    assert parts(smooth_input=True)[:2] == [2 * 6 * STATE, 7 * STATE]
     assert parts(copies_between=2)[0] == 2 * 6 * STATE + 2 * STATE
     assert parts(layers=[(32, 16), (16, 32)])[:2] == [6 * 3 * STATE, 3 * 3 * STATE + 2 * 2 * STATE]
     assert parts(symmetric=False)[3] == 2 * graph - 16 * (1 << 20)
@@ -115,7 +116,7 @@ def train(num_nodes, checkpoint):
     x = torch.randn(num_nodes, 4)
     start = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
     adj = Adjacency.from_edge_index(edges, num_nodes=num_nodes)
-    options = {"depth": 5, "grad_terms": 4, "checkpoint": checkpoint}
+    options = {"depth": 4, "grad_terms": 4, "checkpoint": checkpoint}
     net = torch.nn.ModuleList([PPRConv(4, 16, **options), PPRConv(16, 16, **options)])
     for _ in range(2):
         net[1](net[0](x, adj), adj).sum().backward()

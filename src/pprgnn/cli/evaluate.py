@@ -50,5 +50,5 @@ def _labelled(dataset: Any) -> Any:
 
     known = dataset.labelled()
     if not bool(known.any()):
-        raise TrainingError(f"Nothing in {dataset.facts.name} is labelled, so nothing can be scored; predict instead.")
+        raise TrainingError(f"Nothing in {dataset.facts.name} is labelled; use `pprgnn predict` instead.")
     return known

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
     from pprgnn.training.model import Model
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or a model's .safetensors file.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or a model's file.")]
 NewEdges = Annotated[Path | None, typer.Option("--edges", help="Edge table of a new graph.")]
 NewNodes = Annotated[Path | None, typer.Option("--nodes", help="Its node table, with the columns as in training.")]
 NewData = Annotated[str | None, typer.Option("--data", help="Other data: a name or a .safetensors file.")]
@@ -51,7 +51,7 @@ def open_data(run: Path, model: Model, edges: Path | None, nodes: Path | None, d
         schema = model.facts.schema
         if schema is None:
             raise TrainingError(
-                f"This model was trained on {model.facts.name}, not on tables, so it cannot read --edges; use --data."
+                f"This model was trained on {model.facts.name}, not on tables, so --edges cannot be used; try --data."
             )
         return from_tables(edges, nodes, schema=schema)
     if nodes is not None:

@@ -157,6 +157,7 @@ def describe(training: Training) -> list[str]:
         ("model", f"{network}, {parameters:,} parameters, {training.device}"),
         ("training", f"{settings.epochs} epochs, patience {settings.patience or '–'}, seed {settings.seed}"),
     ]
+    lines.insert(3, ("memory", training.memory.describe()))
     if split.optimistic:
         lines.append(("note", "there is no validation part: the test part chooses the epoch, as in the paper"))
     if training.progress.epoch:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -9,21 +11,35 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.nn.layers import ppr_layers
 from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config
-from pprgnn.training.memory import Estimate, available_memory, choose_checkpointing, estimate_memory
+from pprgnn.training.memory import Estimate, available_memory, choose_checkpointing, estimate_memory, size_text
 
 
-def must_checkpoint(
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Whether states are computed again instead of kept, and what that should need."""
+
+    checkpoint: bool
+    needs: Estimate
+    available: int | None
+
+    def describe(self) -> str:
+        """One line."""
+        how = ", states are computed again" if self.checkpoint else ""
+        room = "" if self.available is None else f" of {size_text(self.available)}"
+        return f"about {size_text(self.needs.total)}{room}{how}"
+
+
+def plan_memory(
     config: Config, dataset: GraphDataset, x: Tensor | None, shape: Shape, device: torch.device
-) -> bool:
-    """Whether states must be computed again instead of kept; refuses what cannot fit at all."""
-    wanted = config.training.memory
-    keep, checkpoint = (estimate(config, dataset, x, shape, repeat) for repeat in (False, True))
-    available = available_memory(device)
-    if wanted == "checkpoint":
-        return choose_checkpointing(checkpoint, checkpoint, available) or True
-    if wanted == "keep":
-        return choose_checkpointing(keep, keep, available)
-    return choose_checkpointing(keep, checkpoint, available)
+) -> MemoryPlan:
+    """How a run fits into memory; refuses what cannot fit at all."""
+    kept, repeated = (estimate(config, dataset, x, shape, repeat) for repeat in (False, True))
+    available, wanted = available_memory(device), config.training.memory
+    choose_checkpointing(
+        repeated if wanted == "checkpoint" else kept, kept if wanted == "keep" else repeated, available
+    )
+    checkpoint = wanted == "checkpoint" or choose_checkpointing(kept, repeated, available)
+    return MemoryPlan(checkpoint, repeated if checkpoint else kept, available)
 
 
 def estimate(config: Config, dataset: GraphDataset, x: Tensor | None, shape: Shape, checkpoint: bool) -> Estimate:
@@ -33,8 +49,8 @@ def estimate(config: Config, dataset: GraphDataset, x: Tensor | None, shape: Sha
     parameters = sum(p.numel() for p in network.parameters())
     layers = [(layer.in_channels or layer.out_channels, layer.out_channels) for _, layer in ppr_layers(network)]
     sizes = sorted(dataset.graph_sizes, reverse=True)
-    size = config.training.batch_size or (1 if shape.task == "node" else 128)
-    nodes = sum(sizes[:size])
+    graphs = config.training.batch_size or (1 if shape.task == "node" else 128)
+    nodes = sum(sizes[:graphs])
     # Of a batch's edges we know no more than its share of the nodes, twice over to be safe.
     all_edges = dataset._data.edge_index.size(1)
     edges = min(all_edges, 2 * all_edges * nodes // max(sum(sizes), 1)) + nodes * config.model.self_loops

@@ -17,6 +17,7 @@ from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.nn.layers import depth_state, ppr_layers, restore_depth_state
 from pprgnn.training.batches import Batch, Batches
+from pprgnn.training.budget import plan_memory
 from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
@@ -93,10 +94,11 @@ class Training:
         kind = feature_kind(dataset, config.data.features)
         x = features(dataset, kind)
         shape = Shape.of(dataset, x)
-        checkpoint = self._fits_in_memory(x, shape)
+        self.memory = plan_memory(config, dataset, x, shape, self.device)
         with self._own_randomness():
             torch.manual_seed(settings.seed)
-            network = build_network(config.model, shape, checkpoint=checkpoint, tol=settings.tol).to(self.device)
+            network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
+        network.to(self.device)
         self.model = Model(network, config, dataset.facts, shape, kind)
         self.network = network
 
@@ -121,12 +123,6 @@ class Training:
         self.progress = Progress()
         self.best_weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
         self._last_checkpoint, self._checkpoint_cost = time.perf_counter(), 0.0
-
-    def _fits_in_memory(self, x: Tensor | None, shape: Shape) -> bool:
-        """Whether states must be computed again instead of kept; refuses what cannot fit at all."""
-        from pprgnn.training.budget import must_checkpoint
-
-        return must_checkpoint(self.config, self.dataset, x, shape, self.device)
 
     def _fixed_batches(self, part: str) -> list[Batch]:
         """The batches in which a part is evaluated: always the same, so they are made once."""
@@ -234,7 +230,7 @@ class Training:
         if math.isnan(value):
             raise TrainingError(
                 f"The {self.metrics[0]} of the {self.monitored} part cannot be computed, because all of its "
-                f"labels are alike; divide differently, choose another training.metric, or set training.monitor=loss."
+                f"labels are alike; divide differently, change training.metric, or set training.monitor=loss."
             )
         old = -math.inf if progress.best is None else progress.best
         if value > old or (value == old and mean_loss < progress.best_loss):

@@ -33,8 +33,8 @@ class Estimate:
     def describe(self) -> str:
         """One line, the largest part first; parts below a hundredth are left out."""
         largest = sorted(self.parts.items(), key=lambda part: -part[1])
-        shown = ", ".join(f"{_size(size)} {name}" for name, size in largest if size * 100 >= max(self.total, 1))
-        return f"about {_size(self.total)} ({shown})" if shown else f"about {_size(self.total)}"
+        shown = ", ".join(f"{size_text(n)} {name}" for name, n in largest if n * 100 >= max(self.total, 1))
+        return f"about {size_text(self.total)} ({shown})" if shown else f"about {size_text(self.total)}"
 
 
 def estimate_memory(
@@ -53,6 +53,7 @@ def estimate_memory(
     best_copies: int = 1,
     depth: int = 30,
     copies_between: int = 0,
+    smooth_input: bool = False,
 ) -> Estimate:
     """What training a stack of infinite-depth layers needs at its peak, without Python and its libraries.
 
@@ -75,16 +76,18 @@ def estimate_memory(
         depth: how deep a layer is expected to go; matters when it keeps all states (``grad_terms=None``).
         copies_between: further tensors kept per layer after the first, each as large as its input: one for
             dropout, one for a norm, one for a residual connection.
+        smooth_input: whether layers average their input over the neighbours first.
     """
     terms = depth if grad_terms is None else grad_terms
     repeats = checkpoint and terms > 1  # one state is kept either way
     column = num_nodes * bytes_per_number
     kept = sum(_allocated(3 if repeats else terms + 1, column * width) for _, width in layers)
     between = sum(_allocated(copies_between, column * width) for width, _ in layers[1:])
-    # Each width has buffers of its own; two more states for the input term, or for gradients on their way.
+    # Each width has buffers of its own. Two more states for the input term, or for gradients on their way, and two
+    # to smooth it.
     widths = {width for _, width in layers}
     working = sum(_allocated(terms + 3 if repeats else 3, column * width) for width in widths)
-    working += _allocated(2, column * max(widths, default=0))
+    working += _allocated(4 if smooth_input else 2, column * max(widths, default=0))
     matrix = num_edges * (4 + bytes_per_number) + 4 * (num_nodes + 1)
     parts = {
         "for states that the gradient needs": kept + between,
@@ -114,7 +117,7 @@ def choose_checkpointing(keep: Estimate, checkpoint: Estimate, available: int | 
     least = min(keep, checkpoint, key=lambda estimate: estimate.total)
     even = " even with checkpointing" if least is checkpoint else ""
     raise TrainingError(
-        f"Training needs {least.describe()}{even}, but {_size(available)} are available; use a smaller hidden "
+        f"Training needs {least.describe()}{even}, but {size_text(available)} are available; use a smaller hidden "
         f"width, fewer layers, fewer grad_terms or smaller batches, or a machine with more memory."
     )
 
@@ -158,5 +161,6 @@ def _sysconf(name: str) -> int | None:
     return pages * size if pages > 0 else None
 
 
-def _size(size: int) -> str:
+def size_text(size: int) -> str:
+    """A number of bytes as people say it."""
     return f"{size / GIB:.1f} GiB" if size >= GIB // 10 else f"{size / MIB:.1f} MiB"

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import field, fields
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pprgnn.training.errors import TrainingError
@@ -31,7 +32,7 @@ def option(
 
 def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -> Any:
     """The value in the type of its field, or one sentence."""
-    hint = get_type_hints(kind)[name]
+    hint = _hints(kind)[name]
     limits = next(each.metadata for each in fields(kind) if each.name == name)
     fitted = _fit(hint, value)
     numbers = fitted if isinstance(fitted, tuple) else (fitted,)
@@ -39,6 +40,11 @@ def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -
         wanted = f"{kind_of(hint)}{_range(limits)}"
         raise TrainingError(f"{origin} {section}.{name} must be {wanted}, but is {value!r}.")
     return fitted
+
+
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _within(value: Any, limits: Mapping[str, Any]) -> bool:
@@ -113,7 +119,7 @@ def toml(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(str(key))} = {toml(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{toml(str(key))} = {toml(each)}" for key, each in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML wants it escaped, JSON does not

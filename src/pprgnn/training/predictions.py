@@ -19,7 +19,7 @@ SUFFIXES = (".csv", ".tsv", ".parquet")
 
 
 def predict_table(model: Model, dataset: GraphDataset, rows: Tensor | None = None) -> pa.Table:
-    """Columns: `graph` (if there are several), `id`, `label` (if known), `prediction`, `probability`, `p(class)`...
+    """Columns: `graph` (if several), `id`, `label` (if known), `prediction`, `probability`, `p(class)`...
 
     With several labels per node, `prediction` joins those above one half by `|`, and there is no `probability`.
     ``rows`` chooses rows, by default all.
@@ -70,7 +70,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
                 csv.write_csv(table, partial, csv.WriteOptions(delimiter="\t" if kind == ".tsv" else ","))
     except OSError as error:
-        raise TrainingError(f"{path} cannot be written ({error.strerror or error}); choose another place.") from error
+        raise TrainingError(f"{path} cannot be written ({error.strerror or error}); try another place.") from error
 
 
 def _ids(dataset: GraphDataset, rows: Tensor) -> dict[str, Any]:
