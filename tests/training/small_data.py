@@ -32,15 +32,14 @@ def one_graph(
     weighted: bool = False,
     seed: int = 0,
 ) -> GraphDataset:
-    """A node task on one graph; features and labels are drawn, so that there is something to learn by heart."""
+    """A node task on one graph: the label is the largest feature, or the positive ones; channels=0 hides them."""
     draw = torch.Generator().manual_seed(seed)
     edge_index = random_edges(nodes, edges, draw)
-    y = torch.randint(classes, (nodes,), generator=draw)
-    if multi_label:
-        y = torch.randint(2, (nodes, classes), generator=draw).float()
+    x = torch.randn(nodes, max(channels, classes), generator=draw)
+    y = (x[:, :classes] > 0).float() if multi_label else x[:, :classes].argmax(1)
     data = Data(edge_index=edge_index, y=y, num_nodes=nodes)
     if channels:
-        data.x = torch.randn(nodes, channels, generator=draw)
+        data.x = x
     if weighted:
         data.edge_weight = torch.rand(edge_index.size(1), generator=draw) + 0.1
     kind = facts("hand", "node", classes, multi_label=multi_label, metric="micro-F1" if multi_label else "accuracy")
@@ -58,7 +57,7 @@ def several_graphs(count: int = 24, classes: int = 2, *, task: Any = "graph", se
             x=torch.randn(nodes, 4, generator=draw), edge_index=edge_index, y=torch.tensor([number % classes])
         )
         if task == "node":
-            data.y = torch.randint(classes, (nodes,), generator=draw)
+            data.y = data.x[:, :classes].argmax(1)
         data.edge_weight = torch.rand(edge_index.size(1), generator=draw) + 0.1
         data.num_nodes = nodes
         graphs.append(data)
@@ -115,5 +114,6 @@ class Recorder:
 
 
 def is_sentence(text: str) -> bool:
-    """One line for a human: it starts large and ends with a full stop or a question."""
-    return "\n" not in text and text[-1] in ".?" and (text[0].isupper() or text[0] in "[/‖0123456789")
+    """One line for a human: it starts large, or with the name of a setting, and ends as sentences do."""
+    begins = text[0].isupper() or text[0] in "[/" or "." in text.split(maxsplit=1)[0]
+    return "\n" not in text and text[-1] in ".?" and begins

@@ -12,10 +12,13 @@ from typer.core import TyperGroup
 
 from pprgnn import __version__
 from pprgnn.cli.data import app as data_app
+from pprgnn.cli.doctor import doctor
 from pprgnn.cli.evaluate import evaluate_command
+from pprgnn.cli.explain import explain
 from pprgnn.cli.layout import styled
 from pprgnn.cli.predict import predict_command
 from pprgnn.cli.train import train_command
+from pprgnn.cli.tune import tune_command
 from pprgnn.data.errors import DataError
 
 DEBUG = "PPRGNN_DEBUG"
@@ -59,6 +62,9 @@ app = typer.Typer(
 app.command("train", epilog="Example: pprgnn train cora --set model.hidden=32 -o runs/cora")(train_command)
 app.command("evaluate", epilog="Example: pprgnn evaluate runs/cora")(evaluate_command)
 app.command("predict", epilog="Example: pprgnn predict runs/cora -o predictions.csv")(predict_command)
+app.command("explain", epilog="Example: pprgnn explain runs/cora --node 17")(explain)
+app.command("tune", epilog="Example: pprgnn tune cora --trials 30 -o tunings/cora")(tune_command)
+app.command("doctor", epilog="Example: pprgnn doctor --json")(doctor)
 app.add_typer(data_app, name="data")
 
 

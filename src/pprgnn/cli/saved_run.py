@@ -51,7 +51,7 @@ def open_data(run: Path, model: Model, edges: Path | None, nodes: Path | None, d
         schema = model.facts.schema
         if schema is None:
             raise TrainingError(
-                f"This model was trained on {model.facts.name}, not on tables, so --edges cannot be used; try --data."
+                f"This model was trained on {model.facts.name}, not on tables; use --data instead of --edges."
             )
         return from_tables(edges, nodes, schema=schema)
     if nodes is not None:

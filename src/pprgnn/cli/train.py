@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
 
 STOPPED = 130  # what a shell reports for Ctrl-C
+What = Annotated[
+    str | None,
+    typer.Argument(metavar="[WHAT]", help="A recipe (.toml or a name), a data set, or a .safetensors graph."),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting; --settings lists them. Repeatable."),
@@ -46,10 +50,7 @@ Json = Annotated[bool, typer.Option("--json", help="The summary as JSON, for pro
 
 
 def train_command(
-    what: Annotated[
-        str | None,
-        typer.Argument(metavar="[WHAT]", help="A recipe (.toml or a name), a data set, or a .safetensors graph."),
-    ] = None,
+    what: What = None,
     edges: Edges = None,
     nodes: Nodes = None,
     target: Target = None,
@@ -83,7 +84,7 @@ def train_command(
     From a recipe, a data set, or your own tables. Every run is a folder; Ctrl-C saves, --resume goes on.
     """
     if show_settings:
-        for line in _settings_lines(_config(what, changes or [])):
+        for line in _settings_lines(config_for(what, changes or [])):
             typer.echo(line)
         return
     if resume is not None:
@@ -93,7 +94,7 @@ def train_command(
         return
     if (what is None) == (edges is None):
         raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
-    config = _config(what, changes or [])
+    config = config_for(what, changes or [])
     dataset = None
     if edges is not None:
         named = named_columns(
@@ -108,7 +109,7 @@ def train_command(
             categorical=categorical,
             label_separator=label_separator,
         )
-        dataset = _tables(edges, nodes, name, header, directed, named, as_json)
+        dataset = own_tables(edges, nodes, name, header, directed, named, as_json)
         config = config.with_values({"data.name": dataset.facts.name})
     folder = output or Path("runs") / f"{Path(config.data.name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     if folds is not None or seeds > 1:
@@ -118,7 +119,7 @@ def train_command(
 
 
 # --------------------------------------------------------------------------------------------------- what is meant
-def _config(what: str | None, changes: list[str]) -> Config:
+def config_for(what: str | None, changes: list[str]) -> Config:
     """The settings: of a recipe, or the defaults for a data set; then the changes."""
     config = Config()
     if what is not None:
@@ -147,9 +148,10 @@ def _data_name(what: str) -> str:
         raise TrainingError(f"{what!r} is neither a recipe ({recipes}) nor known data: {error}") from error
 
 
-def _tables(
+def own_tables(
     edges: Path, nodes: Path | None, name: str | None, header: bool | None, directed: bool, named: Any, quiet: bool
 ) -> GraphDataset:
+    """The user's own labelled graph; tells what was guessed unless ``quiet``."""
     from pprgnn.data.own.tables import from_tables
 
     dataset = from_tables(edges, nodes, name=name, header=header, directed=directed, **named)
@@ -168,7 +170,7 @@ def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bo
 
     listener = None if quiet else view()
     try:
-        trained = train(config, dataset=dataset, folder=folder, listener=listener, command=_command())
+        trained = train(config, dataset=dataset, folder=folder, listener=listener, command=typed_command())
     finally:
         _stop(listener)
     return trained.summary | {"folder": str(folder)}
@@ -203,7 +205,9 @@ def _several(
     if folds is not None and folds != "all" and not (folds.isdigit() and int(folds) > 0):
         raise TrainingError(f"--folds must be 'all' or a number from 1 on, but is {folds!r}.")
     wanted = None if folds is None else -1 if folds == "all" else int(folds)
-    study = Study.create(folder, config, dataset, folds=wanted, seeds=seeds, workers=workers, command=_command())
+    study = Study.create(
+        folder, config, dataset, folds=wanted, seeds=seeds, workers=workers, command=typed_command()
+    )
     _finish(study.run(_listeners(quiet)), quiet)
 
 
@@ -218,7 +222,8 @@ def _stop(listener: Any) -> None:
         listener.stop()
 
 
-def _command() -> str:
+def typed_command() -> str:
+    """What was typed, for the record."""
     return shlex.join(["pprgnn", *sys.argv[1:]])
 
 

@@ -37,6 +37,8 @@ class StackedNet(Network):
         jk: What the head sees: the ``"last"`` layer, all side by side (``"cat"``) or their maximum (``"max"``).
         num_nodes: Learn a row for each of so many nodes instead of reading features.
         input_layer: Put a linear layer with the activation before the first infinite-depth layer.
+        weight_init: How W starts: ``"glorot"``, or ``"identity"``, with which a layer starts as personalised
+            PageRank and needs few labels.
     """
 
     def __init__(
@@ -65,8 +67,12 @@ class StackedNet(Network):
         normalize: bool | Literal["sym", "row"] = True,
         bias: bool = True,
         input_layer: bool = False,
+        weight_init: Literal["glorot", "identity"] = "glorot",
     ) -> None:
         super().__init__()
+        if weight_init not in ("glorot", "identity"):
+            raise ValueError(f"weight_init must be 'glorot' or 'identity', but came as {weight_init!r}.")
+        self.weight_init = weight_init
         _check(in_channels, num_nodes, layers, norm, jk)
         self.in_channels, self.num_nodes, self.num_classes = in_channels, num_nodes, num_classes
         self.hidden, self.norm, self.residual, self.jk = hidden, norm, residual, jk
@@ -100,14 +106,17 @@ class StackedNet(Network):
             for size in (sizes if residual else [])
         )
 
-        self._draw_rows()
+        self._start()
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
         super().reset_parameters()
-        self._draw_rows()
+        self._start()
 
-    def _draw_rows(self) -> None:
+    def _start(self) -> None:
+        if self.weight_init == "identity":
+            for conv in self.convs:
+                torch.nn.init.eye_(conv.weight)
         if self.embedding is not None:
             bound = 1.0 / math.sqrt(self.hidden)
             torch.nn.init.uniform_(self.embedding.weight, -bound, bound)

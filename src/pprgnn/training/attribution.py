@@ -178,12 +178,11 @@ def _budget(memory: int | None, device: torch.device) -> int:
 def _plan(reached: Sequence[tuple[PPRConv, int]], num_nodes: int, budget: int) -> tuple[int | None, bool]:
     """All terms if they fit, if need be with states computed twice; otherwise as many terms as fit."""
     everything = max((depth for _, depth in reached), default=0) + 1
-    if _needed(reached, num_nodes, everything, checkpoint=False) <= budget:
-        return None, False
     for terms in range(everything, 1, -1):
-        if _needed(reached, num_nodes, terms, checkpoint=True) <= budget:
-            return (None if terms == everything else terms), True
-    return 1, True
+        for checkpoint in (False, True):
+            if _needed(reached, num_nodes, terms, checkpoint) <= budget:
+                return (None if terms == everything else terms), checkpoint
+    return (None if everything == 1 else 1), False
 
 
 def _needed(reached: Sequence[tuple[PPRConv, int]], num_nodes: int, terms: int, checkpoint: bool) -> int:

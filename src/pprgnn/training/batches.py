@@ -61,12 +61,14 @@ class Batches:
         if adjacency_options is None:
             self._keep_edges()
         elif len(self.dataset) == 1:
-            self.adj = self.dataset.adjacency(0, **adjacency_options).to(device)
+            self.adj = self.dataset.adjacency(0, **adjacency_options)
         else:
             edge_index, weight = self._all_edges()
             self.adj = Adjacency.from_edge_index(
                 edge_index, weight, int(self.sizes.sum()), reorder=False, **adjacency_options
-            ).to(device)
+            )
+        if self.adj is not None:  # in the precision of networks, whatever the weights came in
+            self.adj = self.adj.to(torch.get_default_dtype()).to(device)
 
     def _all_edges(self) -> tuple[Tensor, Tensor | None]:
         """The edges of all graphs, with nodes counted through."""
@@ -80,7 +82,7 @@ class Batches:
         data, slices = self.dataset._data, self.dataset.slices
         self.edge_index = data.edge_index.to(self.device)
         weight = data.get("edge_weight")
-        self.edge_weight = None if weight is None else weight.to(self.device)
+        self.edge_weight = None if weight is None else weight.to(self.device, torch.get_default_dtype())
         cuts = torch.tensor([0, data.edge_index.size(1)]) if slices is None else slices["edge_index"]
         self.edge_starts, self.edge_counts = cuts[:-1].to(self.device), cuts.diff().to(self.device)
 

@@ -69,4 +69,5 @@ def estimate(config: Config, dataset: GraphDataset, x: Tensor | None, shape: Sha
         symmetric=not dataset.facts.directed,
         held=0 if x is None else x.numel() * x.element_size(),
         copies_between=extras,
+        smooth_input=any(layer.smooth_input for _, layer in ppr_layers(network)),
     )

@@ -121,6 +121,7 @@ def _stacked_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[st
         "jk": None if config.jk == "none" else config.jk,
         "smooth_input": config.smooth_input,
         "bias": config.bias,
+        "weight_init": config.weight_init,
     } | conv
     if kind == "graph":
         return GraphNet(shape.in_channels, shape.num_classes, pooling=config.pooling, **options)

@@ -57,6 +57,9 @@ class ModelConfig:
     self_loops: bool = option(True, "give every node a self-loop")
     normalize: Literal["sym", "row"] = option("sym", "of the adjacency matrix")
     smooth_input: bool = option(False, "average the input over the neighbours first, as the paper does")
+    weight_init: Literal["glorot", "identity"] = option(
+        "glorot", "how W starts; from identity a layer starts as personalised PageRank and needs few labels"
+    )
     bias: bool = option(True, "learn an additive bias in each layer")
     depth: Literal["measured", "certificate", "influence"] | int = option(
         "measured", "how the depth is found: a rule, or a number of hops", least=0
@@ -73,6 +76,8 @@ class TrainingConfig:
     lr: float = option(0.01, "learning rate", above=0)
     optimizer: Literal["adam", "adamw"] = option("adam", "adam adds weight decay to the gradient, adamw does not")
     weight_decay: float = option(0.0, "pulls the weights towards 0", least=0)
+    recursion_lr: float = option(1.0, "learning rate of W, as a part of lr", above=0)
+    recursion_weight_decay: Literal["same"] | float = option("same", "weight decay of W", least=0)
     schedule: Literal["none", "plateau", "one-cycle", "cosine"] = option("none", "of the learning rate")
     plateau_factor: float = option(0.9, "plateau: the learning rate falls by this factor ...", above=0, most=1)
     plateau_patience: int = option(24, "... when the training loss has not fallen for so many epochs", least=0)

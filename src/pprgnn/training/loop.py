@@ -118,7 +118,7 @@ class Training:
             weights = balanced_weights(y, shape.num_classes, dataset.facts.multi_label).to(self.device)
         self.objective = Objective(dataset.facts.multi_label, weights)
         self.metrics = main_metrics(config, dataset.facts)
-        self.optimizer = make_optimizer(network.parameters(), settings)
+        self.optimizer = make_optimizer(network, settings)
         self.schedule = Schedule(self.optimizer, settings, self.steps_per_epoch)
         self.progress = Progress()
         self.best_weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
+from pprgnn.nn.layers import ppr_layers
 from pprgnn.training.config import TrainingConfig
 
 WARM_UP = 0.3  # one-cycle: share of the steps in which the rate rises ...
 FROM, TO = 1 / 25, 1e-4  # ... from this part of its peak; and where it ends
 
 
-def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW, in the version that makes one pass over memory."""
-    parameters = list(parameters)
+def make_optimizer(network: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """Adam or AdamW, in the version that makes one pass over memory; the recursions' W may move differently."""
+    parameters, recursion = list(network.parameters()), {id(layer.weight) for _, layer in ppr_layers(network)}
     fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in parameters)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
+    decay = config.recursion_weight_decay
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if id(p) not in recursion]},
+        {
+            "params": [p for p in parameters if id(p) in recursion],
+            "lr": config.lr * config.recursion_lr,
+            "weight_decay": config.weight_decay if decay == "same" else decay,
+        },
+    ]
+    groups = [group for group in groups if group["params"]]
+    return kind(groups, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
 
 
 class Schedule:

@@ -70,7 +70,7 @@ def _fit(hint: Any, value: Any) -> Any:
         return value if value in get_args(hint) and isinstance(value, str) else None
     if hint is float:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return float(value) if number and abs(value) < sys.float_info.max else None
+        return float(value) if number and abs(value) <= sys.float_info.max else None
     if hint is int:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
     if hint in (bool, str):

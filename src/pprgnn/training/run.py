@@ -147,6 +147,8 @@ class Run:
 
     def rewind(self, epoch: int) -> None:
         """Forget what came after this epoch: training goes on from there."""
+        for left in self.folder.glob("*.part"):  # half a file, from a process that was killed while writing it
+            left.unlink(missing_ok=True)
         kept = [record for record in self.records() if record["epoch"] <= epoch]
         write_text(self.folder / METRICS, "".join(json.dumps(record) + "\n" for record in kept))
 

@@ -1,0 +1,221 @@
+"""`pprgnn explain`: why a model decided as it did about one node or one graph."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pprgnn.cli.layout import is_terminal, paragraph, styled, table, width
+from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
+from pprgnn.data.errors import DataError
+
+if TYPE_CHECKING:
+    from pprgnn.data.dataset import GraphDataset
+    from pprgnn.training.explain import Decision, GraphExplanation, InfluentialNode, NodeExplanation
+    from pprgnn.training.model import Model
+
+MOST_BARS = 12
+LONGEST = 30  # letters of a name or of a list of classes
+
+
+def explain(
+    run: RunArgument,
+    node: Annotated[str | None, typer.Option(help="The node, as the source names it.")] = None,
+    graph: Annotated[
+        int | None, typer.Option(help="Which graph, from 0, where there are several or graphs have the labels.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="CLASS", help="Explain this class; the most probable one by default.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=0, help="How many influential nodes to show.")] = 10,
+    edges: NewEdges = None,
+    nodes: NewNodes = None,
+    data: NewData = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Explain one decision of a model.
+
+    Shows from how far away the decision came, which nodes spoke for and against it, and how deep the network
+    looked.
+    """
+    if is_terminal() and not as_json:
+        typer.echo(styled(f"Reading {run} ...", dim=True))
+    from pprgnn.training.guard import collected_warnings
+
+    model = open_model(run)
+    _check_question(model, node, graph)
+    dataset = open_data(run, model, edges, nodes, data)
+    warned: list[str] = []
+    with collected_warnings(warned.append, set()):
+        found = _explained(model, dataset, node, graph, _target(model, target), top)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict() | {"data": dataset.facts.name, "warnings": warned}, indent=2))
+        return
+    _show(found, dataset, model, warned)
+
+
+# ------------------------------------------------------------------------------------------------------- question
+def _check_question(model: Model, node: str | None, graph: int | None) -> None:
+    if model.facts.task == "node" and node is None:
+        raise DataError("This model labels nodes: say which with --node ID.")
+    if model.facts.task == "graph" and (graph is None or node is not None):
+        raise DataError("This model labels whole graphs: say which with --graph NUMBER, and leave out --node.")
+
+
+def _target(model: Model, text: str | None) -> int | None:
+    """The number of a class, from its name or its number."""
+    names = model.facts.class_names
+    if text is None or text in names:
+        return None if text is None else names.index(text)
+    if text.isdecimal() and int(text) < len(names):
+        return int(text)
+    import difflib
+
+    close = difflib.get_close_matches(text, names, 3, cutoff=0.4) or names[:3]
+    raise DataError(f"There is no class {text!r} among the {len(names)} of this model; try {', '.join(close)}.")
+
+
+def _explained(
+    model: Model, dataset: GraphDataset, node: str | None, graph: int | None, target: int | None, top: int
+) -> GraphExplanation:
+    from pprgnn.data.node_names import find_node
+    from pprgnn.training.explain import explain_graph, explain_node
+
+    if node is None:
+        assert graph is not None
+        return explain_graph(model, dataset, graph, target=target, top=top)
+    if graph is None and len(dataset) > 1:
+        raise DataError(
+            f"{dataset.facts.name} has {len(dataset):,} graphs: say which with --graph NUMBER, from 0; --node is "
+            f"then the node in that graph."
+        )
+    number = find_node(dataset, node, graph or 0)
+    return explain_node(model, dataset, number, target=target, top=top, graph=graph or 0)
+
+
+# --------------------------------------------------------------------------------------------------------- answer
+def _show(found: GraphExplanation, dataset: GraphDataset, model: Model, warned: Sequence[str]) -> None:
+    from pprgnn.training.explain import FAR, NodeExplanation
+
+    by_node = isinstance(found, NodeExplanation)
+    for label, text in _lines(found, dataset, model, warned):
+        typer.echo(paragraph(f"{label:<13}", text, width()))
+    _show_nodes("Most influential nodes", found.influential, by_node)
+    if isinstance(found, NodeExplanation):
+        shown = {each.node for each in found.influential}
+        if not {each.node for each in found.far} <= shown:
+            _show_nodes(f"Most influential among those more than {FAR} hops away", found.far, by_node)
+
+
+def _lines(
+    found: GraphExplanation, dataset: GraphDataset, model: Model, warned: Sequence[str]
+) -> list[tuple[str, str]]:
+    from pprgnn.training.explain import NodeExplanation
+
+    place = f"graph {found.graph} of {dataset.facts.name}" if len(dataset) > 1 else dataset.facts.name
+    lines = [("node", f"{found.name} in {place}")] if isinstance(found, NodeExplanation) else [("graph", place)]
+    lines += _decision_lines(found.decision, model.facts.multi_label)
+    for i, layer in enumerate(found.layers):
+        error = "" if layer.error_bound is None else f", error at most {layer.error_bound:.1g} of the input"
+        went = f"layer {layer.layer} looked {layer.depth} hops deep ({layer.status.lower()}{error})"
+        lines.append(("depth" if i == 0 else "", went))
+    if isinstance(found, NodeExplanation):
+        lines += _reach_lines(found)
+    if not found.complete:
+        lines += _truncation_lines(found)
+    return lines + [("warning", text) for text in warned]
+
+
+def _decision_lines(decision: Decision, multi_label: bool) -> list[tuple[str, str]]:
+    unknown = "not known" if decision.truth is None else _short(decision.truth)
+    labels = f"predicted {_short(decision.predicted)}; true: {unknown}"
+    what = f"logit of {decision.target}" + ("" if multi_label else " less the mean of the other logits")
+    rest = f", rest {decision.rest:+.3g}" if abs(decision.rest) > 1e-3 * abs(decision.score) else ""
+    return [
+        ("decision", labels),
+        ("explained", f"{decision.target}, probability {_percent(decision.probability)}"),
+        ("score", f"{decision.score:+.3g}, the {what}: {_parts(decision)}{rest}"),
+    ]
+
+
+def _parts(decision: Decision) -> str:
+    return f"inputs of nodes {decision.inputs:+.3g}, biases {decision.biases:+.3g}"
+
+
+def _reach_lines(found: NodeExplanation) -> list[tuple[str, str]]:
+    if not any(found.share_by_distance) and not found.unreachable_share:
+        return [("reach", "no node's input has any influence here; the biases decide")]
+    if found.radius is None:
+        text = "less than 95 % of the influence comes along paths"
+    elif found.radius == 0:
+        text = "at least 95 % of the influence comes from the node itself"
+    else:
+        text = f"95 % of the influence comes from within {found.radius} hop{'s' * (found.radius != 1)}"
+    return [("reach", text), *(("", line) for line in _bars(found))]
+
+
+def _bars(found: NodeExplanation) -> list[str]:
+    """A bar for every distance, or for ranges of distances; as far as there is anything to see."""
+    shares, counts = found.share_by_distance, found.nodes_by_distance
+    last = max((i for i, share in enumerate(shares) if share >= 5e-4), default=0)
+    step = math.ceil((last + 1) / MOST_BARS)
+    rows = []
+    for start in range(0, last + 1, step):
+        end = min(start + step, last + 1)
+        hops = f"{start}" if end - start == 1 else f"{start}–{end - 1}"
+        rows.append((hops, sum(shares[start:end]), sum(counts[start:end])))
+    if last + 1 < len(shares):
+        rows.append((f"{last + 1}+", sum(shares[last + 1 :]), sum(counts[last + 1 :])))
+    if found.unreachable_share:
+        rows.append(("no path", found.unreachable_share, found.unreachable_nodes))
+    longest = max(len(hops) for hops, _, _ in rows)
+    return [
+        f"{hops:>{longest}} {'█' * math.ceil(20 * share - 0.01):<20} {_percent(share):>7} "
+        f"({count:,} node{'s' * (count != 1)})"
+        for hops, share, count in rows
+    ]
+
+
+def _truncation_lines(found: GraphExplanation) -> list[tuple[str, str]]:
+    lines = []
+    for layer in found.layers:
+        if layer.terms <= layer.depth:
+            bound = "not bounded" if layer.left_out is None else f"at most {layer.left_out:.2g} of it"
+            lines.append(
+                f"memory allows {layer.terms} of {layer.depth + 1} terms of the gradient of layer {layer.layer}: "
+                f"influence over longer ways is missing ({bound}, relative to the gradient that comes in)"
+            )
+    return [("left out" if i == 0 else "", line) for i, line in enumerate(lines)]
+
+
+def _show_nodes(title: str, influential: Sequence[InfluentialNode], by_node: bool) -> None:
+    if not influential:
+        return
+    rows: list[dict[str, Any]] = []
+    for each in influential:
+        row: dict[str, Any] = {"node": _cut(each.name)}
+        if by_node:
+            row["hops"] = each.distance
+        row["share"] = f"{100 * each.share:+.1f} %".rjust(8)
+        if by_node:
+            row["class"] = None if each.classes is None else _short(each.classes)
+        rows.append(row)
+    typer.echo(f"\n{styled(title, bold=True)}")
+    for line in table(rows, ("class",), width()):
+        typer.echo(line)
+
+
+def _short(classes: Sequence[str]) -> str:
+    return _cut(", ".join(classes)) if classes else "none"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,164 @@
+"""What one sees of a tuning: a line per trial, on a terminal one more that moves, and a table at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pprgnn.cli.layout import is_terminal, paragraph, styled, width
+from pprgnn.cli.training_view import aligned, clock, percent
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from pprgnn.training.loop import Record, Training
+    from pprgnn.training.tune import Tuning
+
+SHOWN = 5  # trials in the table
+
+
+class TrialLines:
+    """A line per trial; on a terminal, another one below that moves with the epochs."""
+
+    def __init__(self) -> None:
+        self.tuning: Tuning | None = None
+        self._live: Live | None = None
+        self._last = 0.0
+        self._best: Mapping[str, Any] | None = None
+
+    def started(self, tuning: Tuning) -> None:
+        """Tell what is searched where."""
+        from pprgnn.training.tune import ranked
+
+        self.tuning = tuning
+        entries = tuning.entries()
+        self._best = next(iter(ranked(entries, tuning.figure)), None)
+        lines = [("data", f"{tuning.dataset!r}"[len("GraphDataset(") : -1])]
+        lines += [
+            ("search" if i == 0 else "", f"{key} {wanted}") for i, (key, wanted) in enumerate(tuning.space.items())
+        ]
+        done = f", {len(entries)} of them done" if entries else ""
+        lines.append(("trials", f"{tuning.trials}{done}; compared by validation {tuning.figure}"))
+        for label, text in lines:
+            self._say(paragraph(f"{label:<9}", text, width()))
+        if is_terminal():
+            from rich.live import Live
+
+            self._live = Live(auto_refresh=False, transient=True)
+            self._live.start()
+
+    def trial(self, number: int, settings: Mapping[str, Any]) -> None:
+        """Nothing yet: the line comes when the trial is over."""
+
+    def epoch(self, number: int, record: Record, training: Training) -> None:
+        """Move the line, a few times a second."""
+        now = time.monotonic()
+        if self._live is None or self.tuning is None or now - self._last < 0.1:
+            return
+        self._last = now
+        from rich.text import Text
+
+        cells = [f"trial {number}/{self.tuning.trials}", f"epoch {record.epoch}/{training.settings.epochs}"]
+        if record.val is not None:
+            cells.append(f"val {self.tuning.figure} {figure(record.val[self.tuning.figure], self.tuning.figure)}")
+        if self._best is not None:
+            best = figure(self._best["value"], self.tuning.figure)
+            cells.append(f"best {best} in trial {self._best['trial']}")
+        self._live.update(Text("  ".join(cells)[: (width() or 80) - 1]), refresh=True)
+
+    def ended(self, entry: Mapping[str, Any]) -> None:
+        """How the trial went."""
+        assert self.tuning is not None
+        from pprgnn.training.tune import ranked
+
+        name = self.tuning.figure
+        if entry["state"] == "complete":
+            better = ranked([dict(entry), *([dict(self._best)] if self._best else [])], name)[0]
+            new = better["trial"] == entry["trial"]
+            self._best = better
+            result = f"val {name} {figure(entry['value'], name)}{', the best so far' if new else ''}"
+        elif entry["state"] == "pruned":
+            result = f"cut short after epoch {entry['epochs']} with {figure(entry['value'], name)}"
+        else:
+            result = f"failed: {entry['error']}"
+        text = f"{result}; {told(entry['settings'])}; {clock(entry['seconds'])}"
+        self._say(paragraph(f"{'trial ' + str(entry['trial']):<9}", text, width()))
+
+    def note(self, text: str) -> None:
+        """Tell at once."""
+        self._say(text)
+
+    def stop(self) -> None:
+        """End the line, whatever happened."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            typer.echo(text)
+            sys.stdout.flush()
+
+
+def show(summary: Mapping[str, Any]) -> None:
+    """The best trials, which settings mattered, and what to do next."""
+    from pprgnn.training.tune import ranked
+
+    name = summary["figure"]
+    best = ranked(summary["trials"], name)[:SHOWN]
+    typer.echo()
+    if not best:
+        typer.echo("No trial is complete yet.")
+        return
+    for line in _table(best, name):
+        typer.echo(line)
+    typer.echo()
+    states = [each["state"] for each in summary["trials"]]
+    counts = [(states.count(state), word) for state, word in (("pruned", "cut short"), ("failed", "failed"))]
+    others = "".join(f", {count} {word}" for count, word in counts if count)
+    lines = [("trials", f"{len(states)} of {summary['wanted']}{others}; {clock(summary['seconds'])}")]
+    if summary["importance"]:
+        shares = [f"{key.partition('.')[2]} {100 * share:.0f}%" for key, share in summary["importance"].items()]
+        lines.append(("matters", ", ".join(shares)))
+    lines.append(("best", summary["recipe"]))
+    for label, text in lines:
+        typer.echo(paragraph(f"{label:<9}", text, width()))
+    typer.echo(styled(f"`{summary['command']}` trains with it.", dim=True))
+
+
+def _table(best: list[dict[str, Any]], name: str) -> list[str]:
+    """Trials as rows; in a window too narrow for them, as columns."""
+    keys = list(best[0]["settings"])
+    rows = [["trial", f"val {name}", *(key.partition(".")[2] for key in keys)]]
+    rows += [
+        [str(each["trial"]), figure(each["value"], name), *(shown(each["settings"][key]) for key in keys)]
+        for each in best
+    ]
+    lines = aligned(rows)
+    limit = width()
+    if limit is not None and max(map(len, lines[1:])) > limit:
+        lines = aligned([list(column) for column in zip(*rows, strict=True)])
+    return lines
+
+
+def told(settings: Mapping[str, Any]) -> str:
+    """Settings as `--set` takes them, without their sections."""
+    return " ".join(f"{key.partition('.')[2]}={shown(value)}" for key, value in settings.items())
+
+
+def shown(value: Any) -> str:
+    """A value of a setting."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def figure(value: float | None, name: str) -> str:
+    """A score in percent, a loss as it is."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:.4g}" if name == "loss" else percent(value)

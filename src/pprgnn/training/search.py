@@ -1,0 +1,185 @@
+"""What tuning may change: a range or some values for each setting, as in `--search lr=0.001..0.1:log`.
+
+Imports neither torch nor optuna: the command line checks a search space before anything heavy is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pprgnn.training.config import Config, settings
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.option import parse, toml, tomllib
+
+SIGNIFICANT = 3  # digits of a suggested number; more would only look exact
+FIXED = ("training.metric", "training.monitor", "training.seed")
+EXAMPLES = "lr=0.001..0.1:log, dropout=0..0.8 or hidden=32,64,128"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``low`` to ``high``, whole ones if both are; ``log``: equal factors are equally likely."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether only whole numbers are meant."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def holds(self, value: Any) -> bool:
+        """Whether this value may be suggested."""
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and self.low <= value <= self.high
+
+    def rounded(self, value: float) -> float:
+        """The suggested number with few digits, still inside."""
+        return value if self.whole else min(max(float(f"{value:.{SIGNIFICANT}g}"), self.low), self.high)
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}{':log' if self.log else ''}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Some values, in no order."""
+
+    values: tuple[Any, ...]
+
+    def holds(self, value: Any) -> bool:
+        """Whether this value may be suggested."""
+        return value in self.values
+
+    def __str__(self) -> str:
+        return ",".join(map(toml, self.values))
+
+
+Space = dict[str, Range | Choice]
+
+
+def default_space(config: Config) -> Space:
+    """What usually matters, as far as the network of the config has it."""
+    wanted: dict[str, Any] = {
+        "training.lr": Range(1e-3, 0.1, log=True),
+        "training.weight_decay": Range(1e-6, 1e-2, log=True),
+        "model.hidden": Choice((32, 64, 128)),
+    }
+    kind = config.model.architecture
+    if kind != "ppi":
+        wanted["model.dropout"] = Range(0.0, 0.8)
+    if kind != "gcn":
+        wanted["model.learn_eps"] = Choice(("no", "yes"))
+        if isinstance(config.model.eps, float):  # several rates are a choice that a range would undo
+            wanted["model.eps"] = Range(0.05, 2.0, log=True)
+    if kind in ("auto", "node", "graph"):
+        wanted["model.layers"] = Range(1, 2)
+    return search_space(wanted, config)
+
+
+def search_space(given: Mapping[str, Any], config: Config) -> Space:
+    """Check ``{setting: range or values}``; every value must be one that the setting takes.
+
+    A range is a :class:`Range` or a text like ``"0.001..0.1:log"``; values are a list or a text like ``"32,64"``.
+    """
+    space: Space = {}
+    for key, wanted in given.items():
+        name = _full_name(key, config)
+        if name in space:
+            raise TrainingError(f"{name} must be searched once, but came twice; drop one of them.")
+        space[name] = _fitted(name, _read(key, wanted), config)
+    if not space:
+        raise TrainingError(f"There is nothing to search; give a range or values, such as {EXAMPLES}.")
+    return space
+
+
+def read_search(words: Sequence[str]) -> dict[str, Any]:
+    """``key=range`` words, and TOML files of them, as one mapping; what comes later counts."""
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if equals:
+            found[key.strip()] = text.strip()
+        elif word.endswith(".toml"):
+            found |= _from_file(Path(word))
+        else:
+            raise TrainingError(f"A search must look like {EXAMPLES}, or be a .toml file, but came as {word!r}.")
+    return found
+
+
+def as_text(space: Space) -> dict[str, str]:
+    """The inverse of :func:`search_space`, for files."""
+    return {key: str(wanted) for key, wanted in space.items()}
+
+
+# ----------------------------------------------------------------------------------------------------- reading
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TrainingError(f"The search space {path} cannot be read ({error}); check the path.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise TrainingError(f"The search space {path} is not valid TOML: {error}.") from error
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        named = (
+            {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
+        )
+        flat |= named
+    return flat
+
+
+def _full_name(key: str, config: Config) -> str:
+    known = [f"{each.section}.{each.name}" for each in settings()]
+    name = next((each for each in known if key in (each, each.partition(".")[2])), None)
+    if name is None:
+        config.with_settings([f"{key}=0"])  # says what is wrong with the name, unless it is an entry of a table
+        raise TrainingError(f"{key!r} is an entry of a table, which cannot be searched; choose it with --set.")
+    if name in FIXED or (name.startswith("data.") and name != "data.features"):
+        raise TrainingError(
+            f"{name} cannot be searched: scores would no longer be comparable; choose it with --set {name}=..."
+        )
+    return name
+
+
+def _read(key: str, wanted: Any) -> Range | Choice:
+    """A range or some values, not yet compared with the setting."""
+    if isinstance(wanted, (Range, Choice)):
+        return wanted
+    if isinstance(wanted, (list, tuple)):
+        return Choice(tuple(wanted))
+    if not isinstance(wanted, str):
+        raise TrainingError(f"The search for {key} must look like {EXAMPLES}, but is {wanted!r}.")
+    low, dots, rest = wanted.partition("..")
+    if not dots:
+        parts = re.split(r",(?![^\[]*\])", wanted)  # not at the commas of a list
+        return Choice(tuple(parse(part.strip()) for part in parts if part.strip()))
+    high, colon, how = rest.partition(":")
+    ends = [parse(end.strip()) for end in (low, high)]
+    if (colon and how != "log") or not all(type(end) in (int, float) for end in ends):
+        raise TrainingError(f"The range of {key} must look like 0.001..0.1 or 0.001..0.1:log, but is {wanted!r}.")
+    return Range(ends[0], ends[1], log=bool(colon))
+
+
+def _fitted(name: str, wanted: Range | Choice, config: Config) -> Range | Choice:
+    """The same in the type of the setting; the setting itself refuses what it does not take."""
+    section, _, field = name.partition(".")
+
+    def fit(value: Any) -> Any:
+        return getattr(getattr(config.with_values({name: value}), section), field)
+
+    if isinstance(wanted, Choice):
+        values = tuple(dict.fromkeys(map(fit, wanted.values)))
+        if not values:
+            raise TrainingError(f"The search for {name} must have values, but has none.")
+        return Choice(values)
+    low, high = fit(wanted.low), fit(wanted.high)
+    if not low < high:
+        raise TrainingError(f"The range of {name} must rise, but goes from {low} to {high}; swap or widen it.")
+    if wanted.log and low <= 0:
+        raise TrainingError(f"A range of {name} with :log must start above 0, but starts at {low}.")
+    return Range(low, high, wanted.log)
