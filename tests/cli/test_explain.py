@@ -1,5 +1,6 @@
 """`pprgnn explain`: what it shows, and how it ends."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from pprgnn.training.model import Model
 from pprgnn.training.train import train
 
 NAMES = ["ann", "bob", "cleo", "dan", "eve", "fay", "gus", "hal"]
-EDGES = "source,target\n" + "".join(f"{a},{b}\n" for a, b in zip(NAMES, NAMES[1:], strict=False))
+EDGES = "source,target\n" + "".join(f"{a},{b}\n" for a, b in itertools.pairwise(NAMES))
 TEAMS = ["red", "blue", "red", "blue", "red", "blue", "red", ""]
 SPLITS = ["train", "train", "val", "val", "test", "test", "test", ""]
 NODES = "id,age,height,team,split\n" + "".join(

@@ -174,7 +174,7 @@ def test_is_deterministic_and_leaves_the_model_as_it_was():
     json.dumps(first)
 
 
-# ------------------------------------------------------------------------------------------------- where it is from
+# ------------------------------------------------------------------------------------------------ where it is from
 def test_on_chains_all_influence_comes_from_the_head():
     chains = load("chains", length=9, train=1, val=1, test=2)
     model = untrained(chains, *NO_BIAS, "activation=identity", norm=4.0)
@@ -238,7 +238,7 @@ def test_nodes_without_a_path():
     assert any(each.distance is None for each in mixed.influential)
 
 
-# -------------------------------------------------------------------------------------------------- kinds of models
+# ------------------------------------------------------------------------------------------------ kinds of models
 def test_learned_rows_are_inputs():
     dataset = of_graph(ZOO["karate"], channels=0)
     for more in ((), ("architecture=co-purchase",)):

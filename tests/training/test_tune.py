@@ -1,4 +1,4 @@
-"""Tuning: validation alone decides, hopeless trials are cut short, and a killed search goes on as if it had not been."""
+"""Tuning: validation alone decides, the hopeless is cut short, and a killed search goes on as if never killed."""
 
 import json
 import os
@@ -68,12 +68,12 @@ def files(folder):
 def test_a_search_from_start_to_end(tmp_path):
     listener = Watching()
     folder = tmp_path / "tuning"
-    summary = tune(quick(), folder, trials=12, dataset=easy(), search=SPACE, listener=listener, command="typed")
+    summary = tune(quick(), folder, trials=16, dataset=easy(), search=SPACE, listener=listener, command="typed")
 
     assert (summary["finished"], summary["stopped"], summary["figure"]) == (True, None, "accuracy")
-    assert listener.begun == list(range(1, 13))
+    assert listener.begun == list(range(1, 17))
     assert listener.over == summary["trials"]
-    assert [each["trial"] for each in summary["trials"]] == list(range(1, 13))
+    assert [each["trial"] for each in summary["trials"]] == list(range(1, 17))
     first = summary["trials"][0]["settings"]  # the recipe itself
     assert first == {"training.lr": 0.02, "model.hidden": first["model.hidden"], "model.dropout": 0.0}
     for each in summary["trials"]:
@@ -111,20 +111,20 @@ def test_labels_of_the_test_part_change_nothing(tmp_path):
 
 
 def test_hopeless_trials_are_cut_short(tmp_path):
-    """Six of seven learning rates learn; the seventh does not move at all."""
+    """Two of the learning rates do not move at all."""
     listener = Watching()
-    rates = [0.05, 0.04, 0.03, 0.06, 0.07, 0.08, 1e-9]
-    search = {"lr": rates}
-    config = quick("epochs=60", "lr=0.05")
-    summary = tune(config, tmp_path / "t", trials=24, dataset=easy(), search=search, listener=listener)
+    hopeless = {1e-8, 1e-9}
+    search = {"lr": [0.05, 0.04, 0.06, *sorted(hopeless)]}
+    config = quick("epochs=30", "lr=0.05")
+    summary = tune(config, tmp_path / "t", trials=14, dataset=easy(), search=search, listener=listener)
     cut = [each for each in summary["trials"] if each["state"] == "pruned"]
     assert cut
     for each in cut:
-        assert 0.2 * 60 < each["epochs"] < 60  # every trial has its first epochs
+        assert 0.2 * 30 <= each["epochs"] < 30  # every trial has its first epochs
         assert each["value"] <= summary["best"]["value"]
-    assert 1e-9 in [each["settings"]["training.lr"] for each in cut]
+    assert hopeless & {each["settings"]["training.lr"] for each in cut}
     assert all(each["state"] == "complete" for each in summary["trials"][:5])
-    assert summary["best"]["settings"]["training.lr"] != 1e-9
+    assert summary["best"]["settings"]["training.lr"] not in hopeless
 
 
 def test_loss_is_better_when_it_is_smaller(tmp_path):
@@ -154,8 +154,8 @@ sys.path.insert(0, {tests!r})
 import torch
 torch.set_num_threads(1)
 from tests.training.test_tune import Watching, easy, quick, tune, SPACE
-listener = Watching((4, 5), lambda: os._exit(9))
-tune(quick(), {folder!r}, trials=13, dataset=easy(), search=SPACE, listener=listener)
+listener = Watching((4, 3), lambda: os._exit(9))
+tune(quick("epochs=6"), {folder!r}, trials=13, dataset=easy(), search=SPACE, listener=listener)
 """
 
 
@@ -174,7 +174,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path):
     summary = resume_tuning(folder, listener=listener)
     assert listener.begun == list(range(4, 14))  # none of the finished ones again
     assert comparable(summary)[:3] == comparable(so_far)
-    whole = tune(quick(), tmp_path / "whole", trials=13, dataset=easy(), search=SPACE)
+    whole = tune(quick("epochs=6"), tmp_path / "whole", trials=13, dataset=easy(), search=SPACE)
     assert comparable(summary) == comparable(whole)
     assert Config.from_toml(folder / "best.toml") == Config.from_toml(tmp_path / "whole" / "best.toml")
     states = [each.state.name for each in journal_of(folder).get_trials()]

@@ -65,6 +65,7 @@ class Run:
             )
         try:
             run.folder.mkdir(parents=True, exist_ok=True)
+            run._sweep()
             facts = environment() | {"command": command, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
             write_text(run.folder / ENVIRONMENT, json.dumps(facts, indent=1))
             split.save(run.folder / SPLIT)
@@ -147,10 +148,13 @@ class Run:
 
     def rewind(self, epoch: int) -> None:
         """Forget what came after this epoch: training goes on from there."""
-        for left in self.folder.glob("*.part"):  # half a file, from a process that was killed while writing it
-            left.unlink(missing_ok=True)
+        self._sweep()
         kept = [record for record in self.records() if record["epoch"] <= epoch]
         write_text(self.folder / METRICS, "".join(json.dumps(record) + "\n" for record in kept))
+
+    def _sweep(self) -> None:
+        for left in self.folder.glob("*.part"):  # half a file, from a process that was killed while writing it
+            left.unlink(missing_ok=True)
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """All that training needs to go on, in one file: it cannot contradict itself."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 BASE, SEARCH, JOURNAL, RESULT, BEST = "base.toml", "search.json", "trials.log", "tune.json", "best.toml"
-REPORTS = 25  # of one trial: at so many points may it be cut short
+REPORTS = 10  # of one trial: at so many points may it be cut short; each costs a few milliseconds of disk
 WARMUP = 0.2  # of the epochs belong to every trial
 PATIENCE = 3  # trials that fail before one succeeds: then it is not the settings
 ENOUGH = 10  # trials, for a word on which settings matter
@@ -167,14 +167,14 @@ class Tuning:
                     raise _OutOfTimeError
                 self._one_trial(len(self._counted()) + 1)
                 self._check_failures()
-                self._write(self._summary(None))
+                self._write(self._summary())
         except _OutOfTimeError:
             stopped = "time"
         except _InterruptedError:
             stopped = "Ctrl-C"
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt(f"go on with `pprgnn tune --resume {self.folder}`.") from error
-        summary = self._summary(stopped)
+        summary = self._summary(stopped) | {"importance": importance(self.study, ENOUGH)}
         self._write(summary)
         return summary
 
@@ -246,7 +246,7 @@ class Tuning:
         counted = self._counted()
         return [{"trial": i, **each.user_attrs["outcome"]} for i, each in enumerate(counted, start=1)]
 
-    def _summary(self, stopped: str | None) -> dict[str, Any]:
+    def _summary(self, stopped: str | None = None) -> dict[str, Any]:
         entries = self.entries()
         ranking = ranked(entries, self.figure)
         return {
@@ -260,7 +260,6 @@ class Tuning:
             "search": as_text(self.space),
             "best": ranking[0] if ranking else None,
             "trials": entries,
-            "importance": importance(self.study, ENOUGH),
             "seconds": sum(each["seconds"] for each in entries),
             "folder": str(self.folder),
             "recipe": str(self.folder / BEST) if ranking else None,

@@ -1,0 +1,52 @@
+"""Several runs of one config."""
+
+import json
+import statistics
+
+import pytest
+
+from pprgnn.training.config import Config
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.study import Study, is_study
+
+CONFIG = Config().with_settings(
+    ["name=chains", "options.length=5", "epochs=2", "hidden=4", "dropout=0", "batch_size=10"]
+)
+
+
+def test_seeds_make_runs_and_the_summary_is_their_mean(tmp_path):
+    summary = Study.create(tmp_path / "s", CONFIG, seeds=3, command="pprgnn train ...").run()
+    assert is_study(tmp_path / "s")
+    assert not is_study(tmp_path)
+    assert summary["finished"]
+    assert [each["seed"] for each in summary["runs"]] == [0, 1, 2]
+    values = [each["scores"]["test"]["accuracy"] for each in summary["runs"]]
+    assert summary["mean"]["test"]["accuracy"] == pytest.approx(statistics.fmean(values))
+    assert summary["std"]["test"]["accuracy"] == pytest.approx(statistics.pstdev(values))
+    assert json.loads((tmp_path / "s" / "summary.json").read_text()) == summary
+
+
+def test_what_is_finished_is_not_run_again(tmp_path):
+    study = Study.create(tmp_path / "s", CONFIG, seeds=2)
+    study.run()
+    model = tmp_path / "s" / "fold-0-seed-0" / "model.safetensors"
+    before = model.stat().st_mtime_ns
+    (tmp_path / "s" / "fold-0-seed-1" / "summary.json").unlink()  # as if it had been killed at its very end
+    summary = Study.open(tmp_path / "s").run()
+    assert summary["finished"]
+    assert len(summary["runs"]) == 2
+    assert model.stat().st_mtime_ns == before
+
+
+def test_runs_in_processes_of_their_own_end_alike(tmp_path):
+    alone = Study.create(tmp_path / "alone", CONFIG.with_values({"training.threads": 1}), seeds=2).run()
+    beside = Study.create(tmp_path / "beside", CONFIG, seeds=2, workers=2).run()
+    assert [each["scores"] for each in alone["runs"]] == [each["scores"] for each in beside["runs"]]
+
+
+def test_errors(tmp_path):
+    Study.create(tmp_path / "s", CONFIG)
+    with pytest.raises(TrainingError, match="already holds runs; continue with"):
+        Study.create(tmp_path / "s", CONFIG)
+    with pytest.raises(TrainingError, match="only 1 splits under this protocol, not 4"):
+        Study.create(tmp_path / "t", CONFIG, folds=4)
