@@ -80,6 +80,9 @@ def test_a_node_by_its_name(home):
         assert lines[6 + hop].split()[0] == str(hop)
         assert f"{100 * share:.1f} %" in lines[6 + hop]
     start = lines.index("Most influential nodes")
+    bars = [line for line in lines[6:start] if line.endswith((" node)", " nodes)"))]
+    assert sum(float(line.split(" %")[0].split()[-1]) for line in bars) == pytest.approx(100, abs=0.5)
+    assert sum(int(line.split("(")[1].split()[0]) for line in bars) == 8
     assert lines[start + 1].split() == ["node", "hops", "share", "class"]
     for line, each in zip(lines[start + 2 :], found.influential, strict=False):
         sign = f"{100 * each.share:+.1f}"

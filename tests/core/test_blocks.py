@@ -98,7 +98,12 @@ def test_a_solve_on_blocks_is_a_solve_on_each_graph(activation):
     alone = torch.cat(
         [
             solve(
-                b, weight, graphs[i].adjacency(add_self_loops=True), depth=40, grad_terms=None, activation=activation
+                b,
+                weight,
+                graphs[i].adjacency(add_self_loops=True),
+                depth=40,
+                grad_terms=None,
+                activation=activation,
             ).state
             for i, b in zip(ids.tolist(), inputs, strict=True)
         ]

@@ -143,3 +143,24 @@ def test_anything_else_is_refused_and_changes_nothing(change):
             memory.restore(wrong)
     assert memory.state()["curve"] == before["curve"]
     assert memory.measurements == before["measurements"]
+
+
+def test_graphs_of_two_sizes_and_evaluations_have_memories_of_their_own():
+    from pprgnn.core.depth_memories import DepthMemories
+
+    memories, weight = DepthMemories(), draw_weight(3, 3.0)
+    rings = [Adjacency.from_edge_index(torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])) for n in (8, 80)]
+    for _ in range(3):  # back and forth
+        for ring in rings:
+            b = draw_b(ring.num_nodes, 3)
+            solve(b, weight, ring.to(b.dtype), eps=0.5, depth=memories)
+            solve(b.requires_grad_(), weight, ring.to(b.dtype), eps=0.5, depth=memories)
+    assert sorted(memories.memories) == ["4-0", "4-5", "7-0", "7-5"]
+    assert memories.measurements == 4
+    again = DepthMemories()
+    again.restore(memories.state())
+    assert again.measurements == 4
+    for ring in rings:
+        b = draw_b(ring.num_nodes, 3)
+        one, other = (solve(b, weight, ring.to(b.dtype), eps=0.5, depth=each) for each in (memories, again))
+        assert (one.depth, one.status) == (other.depth, other.status)

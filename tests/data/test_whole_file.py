@@ -58,9 +58,14 @@ def test_no_metadata(tmp_path):
 def test_a_fault_keeps_the_old_file(tmp_path, fault):
     path = tmp_path / "a.txt"
     write_text(path, "old")
-    with pytest.raises(type(fault)), replacing(path) as partial:
-        partial.write_text("half")
-        raise fault
+
+    def interrupted():
+        with replacing(path) as partial:
+            partial.write_text("half")
+            raise fault
+
+    with pytest.raises(type(fault)):
+        interrupted()
     assert path.read_text() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
 

@@ -42,7 +42,9 @@ def one_graph(
         data.x = x
     if weighted:
         data.edge_weight = torch.rand(edge_index.size(1), generator=draw) + 0.1
-    kind = facts("hand", "node", classes, multi_label=multi_label, metric="micro-F1" if multi_label else "accuracy")
+    kind = facts(
+        "hand", "node", classes, multi_label=multi_label, metric="micro-F1" if multi_label else "accuracy"
+    )
     return GraphDataset.from_graphs([data], kind)
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from pprgnn.core.depth import Measured
 from pprgnn.data import load
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
@@ -178,7 +179,7 @@ def test_is_deterministic_and_leaves_the_model_as_it_was():
 def test_on_chains_all_influence_comes_from_the_head():
     chains = load("chains", length=9, train=1, val=1, test=2)
     model = untrained(chains, *NO_BIAS, "activation=identity", norm=4.0)
-    for node in (0, 1, 4, 8):
+    for node in (0, 1, 3, 4, 8):
         found = explain_node(model, chains, node, graph=2)
         shares = [0.0] * (max(node, 8 - node) + 1)
         shares[node] = 1.0
@@ -197,6 +198,16 @@ def test_the_radius_holds_95_percent():
     inside = sum(found.share_by_distance[: found.radius + 1])
     assert inside >= 0.95 > inside - found.share_by_distance[found.radius]
     assert sum(found.share_by_distance) == pytest.approx(1)
+
+
+def test_shares_by_distance_are_sums_over_nodes():
+    dataset = of_graph(ZOO["karate"])
+    found = explain_node(untrained(dataset, "hidden=6"), dataset, 16, top=34)
+    assert any(each.share < 0 for each in found.influential)
+    for hop, (share, signed) in enumerate(zip(found.share_by_distance, found.signed_by_distance, strict=True)):
+        shares = [each.share for each in found.influential if each.distance == hop]
+        assert sum(shares) == pytest.approx(signed, abs=1e-9)
+        assert sum(map(abs, shares)) == pytest.approx(share, abs=1e-9)
 
 
 def test_messages_run_along_the_edges():
@@ -320,6 +331,20 @@ def test_graphs(architecture):
 
 
 # -------------------------------------------------------------------------------------------------------- memory
+def test_the_depth_is_searched_once():
+    class Counted(Measured):
+        def choose(self, *given):
+            calls.append(given)
+            return super().choose(*given)
+
+    calls = []
+    dataset = of_graph(ZOO["karate"])
+    model = untrained(dataset, "hidden=6")
+    model.network.convs[0].depth_rule = Counted()
+    assert explain_node(model, dataset, 0).layers[0].status == "MEASURED"
+    assert len(calls) == 1
+
+
 def test_terms_that_do_not_fit_are_left_out_and_bounded():
     dataset = of_graph(ZOO["karate"])
     model = without_head_bias(untrained(dataset, *NO_BIAS, norm=1.0))
@@ -329,14 +354,14 @@ def test_terms_that_do_not_fit_are_left_out_and_bounded():
     assert [layer.left_out for layer in whole.layers] == [0.0]
     gradient = torch.linalg.vector_norm(head_gradient(model, 0))
     inputs = model.network.convs[0].lin(dataset._data.x).norm().detach()
-    last = math.inf
     for states in (5, 7, 10):
         part = explain_node(model, dataset, 0, target=0, top=34, memory=states * state)
         (layer,) = part.layers
         assert not part.complete
         assert layer.terms == states - 4
-        assert 0 < layer.left_out < last
-        last = layer.left_out
+        steps = [1 / (1 + 0.3 * n) for n in range(layer.depth)]  # cₙ, since ‖Ã‖₂ = ‖W‖₂ = 1
+        bound = sum(math.prod(steps[:n]) for n in range(layer.terms, layer.depth + 1))
+        assert layer.left_out == pytest.approx(bound, rel=1e-3)
         missing = abs(part.decision.inputs - whole.decision.inputs)
         assert part.decision.rest == pytest.approx(whole.decision.inputs - part.decision.inputs, rel=1e-3)
         assert 1e-6 < missing <= layer.left_out * float(gradient * inputs)
@@ -393,6 +418,8 @@ def test_names_of_nodes():
     assert (node_name(dataset, 3), find_node(dataset, "dan")) == ("dan", 3)
     with pytest.raises(DataError, match="no node 'gus'; the closest are Gus"):
         find_node(dataset, "gus")
+    with pytest.raises(DataError, match="no node 'ANN'; the closest are ann"):
+        find_node(dataset, "ANN")
     with pytest.raises(DataError, match="no node 'clea'; the closest are cleo"):
         find_node(dataset, "clea")
     with pytest.raises(DataError, match="no node 'zzz'; give it as the source names it"):

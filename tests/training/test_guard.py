@@ -111,7 +111,7 @@ def test_features_that_are_not_finite_are_refused_at_once():
         Training(quick(), dataset, divided(dataset))
 
 
-# --------------------------------------------------------------------------------------------- nothing half-written
+# -------------------------------------------------------------------------------------------- nothing half-written
 def test_a_fault_leaves_a_run_that_can_go_on(tmp_path, monkeypatch):
     """Something goes wrong in epoch 6; once it is put right, the run ends as one without the fault."""
     dataset, config = one_graph(), quick("epochs=10", "dropout=0.3", "checkpoint_seconds=0")
@@ -237,9 +237,7 @@ def test_the_second_ctrl_c_does_not_wait(tmp_path):
     handler = signal.getsignal(signal.SIGINT)
     dataset, config = one_graph(), quick("epochs=8", "checkpoint_seconds=0")
     with pytest.raises(KeyboardInterrupt):
-        train(
-            config, dataset=dataset, split=divided(dataset), folder=tmp_path / "a", listener=Presser(3, times=2)
-        )
+        train(config, dataset=dataset, split=divided(dataset), folder=tmp_path / "a", listener=Presser(3, times=2))
     assert signal.getsignal(signal.SIGINT) is handler
     assert resume(tmp_path / "a").summary["epochs"] == 8
 
@@ -281,13 +279,11 @@ def test_one_warning_per_kind():
 
 
 def test_other_warnings_are_passed_on():
-    with (
-        pytest.warns(RuntimeWarning, match="something else"),
-        warnings.catch_warnings(),
-    ):
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with collected_warnings(lambda text: None, set()):
             warnings.warn("something else", RuntimeWarning, stacklevel=1)
+    assert [(each.category, str(each.message)) for each in caught] == [(RuntimeWarning, "something else")]
 
 
 @pytest.mark.parametrize("rule", ["measured", "certificate", "influence"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,10 +171,8 @@ def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bo
     from pprgnn.training.train import train
 
     listener = None if quiet else view()
-    try:
+    with _ending_well(folder, listener):
         trained = train(config, dataset=dataset, folder=folder, listener=listener, command=typed_command())
-    finally:
-        _stop(listener)
     return trained.summary | {"folder": str(folder)}
 
 
@@ -182,12 +182,11 @@ def _resume(folder: Path, quiet: bool) -> dict[str, Any]:
     from pprgnn.training.train import resume
 
     if is_study(folder):
-        return Study.open(folder).run(_listeners(quiet))
+        with _ending_well(folder):
+            return Study.open(folder).run(_listeners(quiet))
     listener = None if quiet else view()
-    try:
+    with _ending_well(folder, listener):
         trained = resume(folder, listener=listener)
-    finally:
-        _stop(listener)
     return trained.summary | {"folder": str(folder)}
 
 
@@ -208,7 +207,9 @@ def _several(
     study = Study.create(
         folder, config, dataset, folds=wanted, seeds=seeds, workers=workers, command=typed_command()
     )
-    _finish(study.run(_listeners(quiet)), quiet)
+    with _ending_well(folder):
+        summary = study.run(_listeners(quiet))
+    _finish(summary, quiet)
 
 
 def _listeners(quiet: bool) -> Any:
@@ -217,9 +218,19 @@ def _listeners(quiet: bool) -> Any:
     return (lambda label: None) if quiet else (lambda label: view(f"{label}: "))
 
 
-def _stop(listener: Any) -> None:
-    if hasattr(listener, "stop"):
-        listener.stop()
+@contextlib.contextmanager
+def _ending_well(folder: Path, listener: Any = None) -> Iterator[None]:
+    """Whatever happens, the live line ends; who stopped it at once is told how to go on."""
+    from pprgnn.training.run import CONFIG
+
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        kept = (folder / CONFIG).is_file()
+        raise KeyboardInterrupt(f"go on with `pprgnn train --resume {folder}`." if kept else "") from error
+    finally:
+        if hasattr(listener, "stop"):
+            listener.stop()
 
 
 def typed_command() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -55,8 +56,9 @@ class PlainLines:
         self._say(f"Warning: {text}")
 
     def note(self, text: str) -> None:
-        """Tell at once."""
-        self._say(text)
+        """Tell at once, unless it is Ctrl-C in the middle of another line: Python does not let lines mix."""
+        with contextlib.suppress(RuntimeError):
+            self._say(text)
 
     def finished(self, summary: Mapping[str, Any]) -> None:
         """The last epoch, if it was not told yet."""
@@ -117,7 +119,7 @@ class LiveLine(PlainLines):
         """Leave the last line standing."""
         self.stop()
         if self._record is not None:
-            typer.echo(self.label + "  ".join(self.cells(self._record)))
+            typer.echo(paragraph(self.label, "  ".join(self.cells(self._record)), width()))
 
     def stop(self) -> None:
         """End the line, whatever happened."""
@@ -131,18 +133,28 @@ class LiveLine(PlainLines):
             return
         from rich.text import Text
 
-        cells, limit = self.cells(record), width() or 80
         bar = _bar(record.epoch, self.training.settings.epochs if self.training else record.epoch)
-        for drop in ("loss", "depth", "s/epoch"):  # a narrow window: the least important goes first
-            if len(self.label + bar + "  ".join(cells)) >= limit:
-                cells = [cell for cell in cells if drop not in cell]
-        self._live.update(Text(f"{self.label}{bar} {'  '.join(cells)}"[: limit - 1]), refresh=True)
+        line = fitting([self.label + bar, *self.cells(record)], (width() or 80) - 1)
+        self._live.update(Text(line), refresh=True)
 
     def _say(self, text: str) -> None:
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False)
         else:
             super()._say(text)
+
+
+def fitting(cells: Sequence[str], limit: int) -> str:
+    """As many cells as the window has room for; the least important ones go first, the bar among them."""
+    kept = list(cells)
+    for dropped in ("loss", "depth", "s/epoch", "█", "░", " at ", "best", "left"):
+        if len("  ".join(kept)) <= limit:
+            break
+        if dropped == " at ":  # when the best one was is less than how good it is
+            kept = [cell.partition(dropped)[0] for cell in kept]
+        else:
+            kept = [cell for cell in kept if dropped not in cell]
+    return "  ".join(kept)[:limit]
 
 
 def describe(training: Training) -> list[str]:
@@ -191,10 +203,13 @@ def layer_table(layers: Sequence[Mapping[str, Any]]) -> list[str]:
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows with a bold header, the first and a wordy last column to the left, numbers to the right."""
     sizes = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    wordy = not any(letter.isdigit() for row in rows[1:] for letter in row[-1])
     lines = []
     for row in rows:
-        first, *others = (cell.rjust(size) for cell, size in zip(row, sizes, strict=True))
-        lines.append("  ".join([first.strip().ljust(sizes[0]), *others]).rstrip())
+        cells = [cell.rjust(size) for cell, size in zip(row, sizes, strict=True)]
+        for i in (0, -1) if wordy else (0,):
+            cells[i] = row[i].ljust(sizes[i])
+        lines.append("  ".join(cells).rstrip())
     return [styled(lines[0], bold=True), *lines[1:]]
 
 

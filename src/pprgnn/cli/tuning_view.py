@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Mapping
@@ -89,8 +90,9 @@ class TrialLines:
         self._say(paragraph(f"{'trial ' + str(entry['trial']):<9}", text, width()))
 
     def note(self, text: str) -> None:
-        """Tell at once."""
-        self._say(text)
+        """Tell at once, unless it is Ctrl-C in the middle of another line: Python does not let lines mix."""
+        with contextlib.suppress(RuntimeError):
+            self._say(text)
 
     def stop(self) -> None:
         """End the line, whatever happened."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pprgnn.core.depth_memories import DepthMemories
 from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.nn.ppr_conv import PPRConv
 
@@ -35,7 +36,8 @@ def measure_afresh(module: torch.nn.Module) -> Iterator[None]:
     """
     layers = [layer for _, layer in ppr_layers(module)]
     before = [layer.depth_rule for layer in layers]
-    fresh = {id(rule): DepthMemory(rule.rule, rule.share) for rule in before if isinstance(rule, DepthMemory)}
+    kinds = (DepthMemory, DepthMemories)
+    fresh = {id(rule): type(rule)(rule.rule, rule.share) for rule in before if isinstance(rule, kinds)}
     try:
         for layer, rule in zip(layers, before, strict=True):
             layer.depth_rule = fresh.get(id(rule), rule)  # other rules remember nothing
@@ -46,13 +48,14 @@ def measure_afresh(module: torch.nn.Module) -> Iterator[None]:
 
 
 def depth_state(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What the layers remember about their depths: JSON values by layer, and tensors by ``layer.name``."""
+    """What the layers remember about their depths: JSON values by layer, and tensors by ``layer/kind/name``."""
     values: dict[str, Any] = {}
     tensors: dict[str, Tensor] = {}
     for name, memory in _memories(module).items():
-        state = memory.state()
-        tensors |= {f"{name}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
-        values[name] = {key: value for key, value in state.items() if not isinstance(value, Tensor)}
+        values[name] = {}
+        for kind, state in memory.state().items():
+            tensors |= {f"{name}/{kind}/{key}": each for key, each in state.items() if isinstance(each, Tensor)}
+            values[name][kind] = {key: each for key, each in state.items() if not isinstance(each, Tensor)}
     return values, tensors
 
 
@@ -65,10 +68,13 @@ def restore_depth_state(module: torch.nn.Module, state: Mapping[str, Any], tenso
             f"{sorted(state)}; restore them into the network they came from."
         )
     for name, memory in memories.items():
-        own = {key: tensors.get(f"{name}.{key}") for key in ("direction", "probe")}
-        memory.restore({**own, **state[name]})
+        kinds = {}
+        for kind, values in state[name].items():
+            own = {key: tensors.get(f"{name}/{kind}/{key}") for key in ("direction", "probe")}
+            kinds[kind] = {**own, **values}
+        memory.restore(kinds)
 
 
-def _memories(module: torch.nn.Module) -> dict[str, DepthMemory]:
+def _memories(module: torch.nn.Module) -> dict[str, DepthMemories]:
     layers = ppr_layers(module)
-    return {name: layer.depth_rule for name, layer in layers if isinstance(layer.depth_rule, DepthMemory)}
+    return {name: layer.depth_rule for name, layer in layers if isinstance(layer.depth_rule, DepthMemories)}

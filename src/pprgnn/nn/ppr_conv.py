@@ -19,6 +19,7 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import decay
 from pprgnn.core.depth import DepthRule, Measured, resolve_depth
+from pprgnn.core.depth_memories import DepthMemories
 from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.core.entries import Normalization
 from pprgnn.core.solution import Solution
@@ -136,7 +137,7 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         self.add_self_loops = add_self_loops
         self.normalize = normalize
         rule = resolve_depth(depth)
-        self.depth_rule = DepthMemory(rule) if isinstance(rule, Measured) else rule
+        self.depth_rule = DepthMemories(rule) if isinstance(rule, Measured) else rule
         self.depth = depth
 
         self.lin: torch.nn.Module = torch.nn.Identity()
@@ -167,7 +168,7 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
                 self.log_eps.copy_(start.log().view_as(self.log_eps))
         self._cached_adj = None
         self.last_solution = None
-        if isinstance(self.depth_rule, DepthMemory):
+        if isinstance(self.depth_rule, DepthMemory | DepthMemories):
             self.depth_rule.forget()
 
     @property

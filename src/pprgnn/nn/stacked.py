@@ -12,6 +12,7 @@ from torch import Tensor
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule
 from pprgnn.data.errors import DataError
+from pprgnn.nn.layers import ppr_layers
 from pprgnn.nn.network import GraphHead, Network, check_features, check_nodes
 from pprgnn.nn.ppr_conv import PPRConv
 
@@ -115,7 +116,7 @@ class StackedNet(Network):
 
     def _start(self) -> None:
         if self.weight_init == "identity":
-            for conv in self.convs:
+            for _, conv in ppr_layers(self):
                 torch.nn.init.eye_(conv.weight)
         if self.embedding is not None:
             bound = 1.0 / math.sqrt(self.hidden)

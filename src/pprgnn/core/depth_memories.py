@@ -1,0 +1,51 @@
+"""One depth memory per kind of pass, for training that goes back and forth between graphs of many sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pprgnn.core.depth import Measured
+from pprgnn.core.depth_memory import DepthMemory
+from pprgnn.core.recursion import Problem
+from pprgnn.core.solution import Depth
+
+
+@dataclass
+class DepthMemories:
+    """A :class:`DepthMemory` for each size of graph (by factors of two), for training and for evaluation.
+
+    A single one would measure anew whenever a large batch follows a small one, or a validation a training step.
+    """
+
+    rule: Measured = field(default_factory=Measured)
+    share: float = 0.05
+    memories: dict[str, DepthMemory] = field(default_factory=dict, repr=False)
+
+    def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
+        """Re-use, adapt or measure, as the memory for such passes says."""
+        kind = f"{problem.adj.num_nodes.bit_length()}-{levels}"
+        if kind not in self.memories:
+            self.memories[kind] = DepthMemory(self.rule, self.share)
+        return self.memories[kind].choose(problem, tol, max_depth, levels)
+
+    @property
+    def measurements(self) -> int:
+        """How often depths were measured so far."""
+        return sum(memory.measurements for memory in self.memories.values())
+
+    def forget(self) -> None:
+        """Measure again at the next opportunity."""
+        for memory in self.memories.values():
+            memory.forget()
+
+    def state(self) -> dict[str, dict[str, Any]]:
+        """The state of each memory; see :meth:`DepthMemory.state`."""
+        return {kind: memory.state() for kind, memory in self.memories.items()}
+
+    def restore(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take back what :meth:`state` gave."""
+        self.memories = {kind: DepthMemory(self.rule, self.share) for kind in state}
+        for kind, memory in self.memories.items():
+            memory.restore(state[kind])
