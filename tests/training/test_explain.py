@@ -12,7 +12,7 @@ from pprgnn.data import load
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.node_names import find_node, node_name
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.layers import depth_state, ppr_layers
 from pprgnn.training import attribution
 from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config
@@ -164,10 +164,10 @@ def test_is_deterministic_and_leaves_the_model_as_it_was():
     model.network.train()
     model.logits(dataset)
     layers = [layer for _, layer in ppr_layers(model.network)]
-    before = [(layer.depth_rule, layer.depth_rule.state()["work"], layer.tol) for layer in layers]
+    before = [(layer.depth_rule, layer.tol) for layer in layers], depth_state(model.network)[0]
     first = explain_node(model, dataset, 7).to_dict()
     assert explain_node(model, dataset, 7).to_dict() == first
-    assert [(layer.depth_rule, layer.depth_rule.state()["work"], layer.tol) for layer in layers] == before
+    assert ([(layer.depth_rule, layer.tol) for layer in layers], depth_state(model.network)[0]) == before
     assert all((layer.grad_terms, layer.checkpoint) == (3, False) for layer in layers)
     assert all(layer.last_solution.status.name != "FIXED" for layer in layers)
     assert model.network.training

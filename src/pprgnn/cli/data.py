@@ -47,8 +47,10 @@ def list_command(as_json: Json = False) -> None:
     if is_terminal():
         ready = sum(found.ready for found in states)
         typer.echo()
-        typer.echo(styled(f"{ready} of {len(CATALOG)} are ready; their files are in {root}", dim=True))
-        typer.echo(styled("`pprgnn data info NAME` tells more, `pprgnn data fetch NAME` downloads.", dim=True))
+        where = f"{ready} of {len(CATALOG)} are ready; their files are in {root}"
+        more = "`pprgnn data info NAME` tells more, `pprgnn data fetch NAME` downloads."
+        for text in (where, more):
+            typer.echo(styled(paragraph("", text, width()), dim=True))
 
 
 @app.command(epilog="Example: pprgnn data info PPI-GO")

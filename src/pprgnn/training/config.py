@@ -78,6 +78,9 @@ class TrainingConfig:
     weight_decay: float = option(0.0, "pulls the weights towards 0", least=0)
     recursion_lr: float = option(1.0, "learning rate of W, as a part of lr", above=0)
     recursion_weight_decay: Literal["same"] | float = option("same", "weight decay of W", least=0)
+    average: float = option(
+        0.0, "evaluate a running average of the weights, of which each step keeps this part", least=0, most=0.9999
+    )
     schedule: Literal["none", "plateau", "one-cycle", "cosine"] = option("none", "of the learning rate")
     plateau_factor: float = option(0.9, "plateau: the learning rate falls by this factor ...", above=0, most=1)
     plateau_patience: int = option(24, "... when the training loss has not fallen for so many epochs", least=0)

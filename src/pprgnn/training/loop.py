@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.nn.layers import depth_state, ppr_layers, restore_depth_state
+from pprgnn.training.average import RunningAverage
 from pprgnn.training.batches import Batch, Batches
 from pprgnn.training.budget import plan_memory
 from pprgnn.training.build import Shape, build_network, feature_kind, features
@@ -30,6 +31,7 @@ from pprgnn.training.optimization import Schedule, make_optimizer, optimizer_sta
 from pprgnn.training.run import Run
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
+KEPT = ("network", "best", "optimizer", "depth", "average")  # tensors of a checkpoint
 
 
 @dataclass
@@ -109,7 +111,7 @@ class Training:
         self.steps_per_epoch = math.ceil(len(self.train_graphs) / self.size)
         # One graph and no randomness before the head: a training pass is an evaluation, too.
         one_graph = self.batches.task == "node" and len(self.batches.sizes) == 1
-        self.shared = one_graph and network.encode_is_deterministic
+        self.shared = one_graph and network.encode_is_deterministic and not settings.average
         self.fixed = self._fixed_batches(self.monitored)
 
         weights = None
@@ -121,6 +123,7 @@ class Training:
         self.optimizer = make_optimizer(network, settings)
         self.schedule = Schedule(self.optimizer, settings, self.steps_per_epoch)
         self.progress = Progress()
+        self.average = RunningAverage(network, settings.average) if settings.average else None
         self.best_weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
         self._last_checkpoint, self._checkpoint_cost = time.perf_counter(), 0.0
 
@@ -207,21 +210,23 @@ class Training:
             raise stopped(self.network, f"The gradient is {norm}", self.schedule.lr)
         self.optimizer.step()
         self.schedule.after_step()
+        if self.average is not None:
+            self.average.follow()
         return norm
 
     def _validate(self, state: Tensor | None = None) -> dict[str, float]:
         """Score the part that chooses the epoch (on a state that is already there), and keep the best weights."""
         meter = self._meter()
         self.network.eval()
-        with torch.no_grad():
+        with torch.no_grad(), self.average or nullcontext():
             for batch in self.fixed:
                 logits = head(self.network, batch, self._encode(batch) if state is None else state)
                 loss = self.objective(logits, batch.y)
                 check_loss(float(loss), math.inf, self.network, self.schedule.lr)  # large is allowed here
                 meter.add(logits, batch.y, loss)
+            scores = meter.scores()
+            self._keep_best(scores)
         self.network.train()
-        scores = meter.scores()
-        self._keep_best(scores)
         return scores
 
     def _keep_best(self, scores: Mapping[str, float]) -> None:
@@ -263,6 +268,7 @@ class Training:
             "best": self.best_weights,
             "optimizer": moments,
             "depth": depth_tensors,
+            "average": {} if self.average is None else self.average.state(),
         }
         tensors = {f"{kind}/{name}": tensor for kind, named in sources.items() for name, tensor in named.items()}
         state = {"progress": asdict(self.progress), "schedule": self.schedule.state(), "groups": groups}
@@ -287,13 +293,15 @@ class Training:
         self.run.rewind(self.progress.epoch)
 
     def _take_up(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in ("network", "best", "optimizer", "depth")}
+        parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in KEPT}
         for name, tensor in tensors.items():
             kind, _, rest = name.partition("/")
             parts[kind][rest] = tensor.to(self.device)
         self.network.load_state_dict(parts["network"])
         for name, tensor in parts["best"].items():
             self.best_weights[name].copy_(tensor)
+        if self.average is not None:
+            self.average.restore(parts["average"])
         restore_optimizer(self.optimizer, parts["optimizer"], state["groups"])
         self.schedule.restore(state["schedule"])
         directions = {name: tensor.clone() for name, tensor in parts["depth"].items()}
