@@ -25,9 +25,10 @@ test: $(STAMP)   ## lint, types and all tests
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest
 
-bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/bench.json and results/data.json
+bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.run
 	@$(BIN)/python -m benchmarks.data
+	@$(BIN)/python -m benchmarks.epochs
 
 lint: $(STAMP)   ## ruff and mypy only
 	@$(BIN)/ruff check src tests benchmarks examples

@@ -189,7 +189,7 @@ def test_ctrl_c_saves_and_the_command_it_prints_goes_on(tmp_path):
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path):
     """Epochs of many long chains: nobody wants to wait for one."""
-    slow = ["-soptions.length=400", "-soptions.train=100", "-shidden=128", "-sdepth=400", "-sepochs=60"]
+    slow = ["-soptions.length=400", "-soptions.train=100", "-sdepth=400", "-sepochs=60"]
     keys = [("epoch 1/60", CTRL_C), (STOPPING, CTRL_C)]
     shown = on_terminal("train", "chains", *TINY, *slow, "-o", "run", folder=tmp_path, keys=keys)
     assert shown.code == 130

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pprgnn.training.explain import Decision, GraphExplanation, InfluentialNode, NodeExplanation
     from pprgnn.training.model import Model
 
+VISIBLE = 5e-4  # a share that is not shown as 0.0 %
 MOST_BARS = 12
 LONGEST = 30  # letters of a name or of a list of classes
 
@@ -107,8 +108,9 @@ def _show(found: GraphExplanation, dataset: GraphDataset, model: Model, warned: 
     _show_nodes("Most influential nodes", found.influential, by_node)
     if isinstance(found, NodeExplanation):
         shown = {each.node for each in found.influential}
-        if not {each.node for each in found.far} <= shown:
-            _show_nodes(f"Most influential among those more than {FAR} hops away", found.far, by_node)
+        far = [each for each in found.far if abs(each.share) >= VISIBLE]
+        if not {each.node for each in far} <= shown:
+            _show_nodes(f"Most influential among those more than {FAR} hops away", far, by_node)
 
 
 def _lines(
@@ -161,7 +163,7 @@ def _reach_lines(found: NodeExplanation) -> list[tuple[str, str]]:
 def _bars(found: NodeExplanation) -> list[str]:
     """A bar for every distance, or for ranges of distances; as far as there is anything to see."""
     shares, counts = found.share_by_distance, found.nodes_by_distance
-    last = max((i for i, share in enumerate(shares) if share >= 5e-4), default=0)
+    last = max((i for i, share in enumerate(shares) if share >= VISIBLE), default=0)
     step = math.ceil((last + 1) / MOST_BARS)
     rows = []
     for start in range(0, last + 1, step):

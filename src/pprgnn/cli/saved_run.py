@@ -26,6 +26,8 @@ def open_model(run: Path) -> Model:
     from pprgnn.training.run import CHECKPOINT, MODEL, Run
 
     path = run
+    if not run.exists():
+        raise TrainingError(f"There is no run and no model at {run}; check the path.")
     if run.is_dir():
         Run.open(run)  # or says that it is none
         path = run / MODEL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import shlex
 import sys
@@ -146,7 +147,8 @@ def _data_name(what: str) -> str:
     try:
         return handle(find(what, data_root()))
     except DataError as error:
-        recipes = ", ".join(recipe_names())
+        close = difflib.get_close_matches(what.lower(), recipe_names(), 1)
+        recipes = f"did you mean {close[0]!r}?" if close else "`pprgnn train --settings` lists them"
         raise TrainingError(f"{what!r} is neither a recipe ({recipes}) nor known data: {error}") from error
 
 
