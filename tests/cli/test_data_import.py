@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from pprgnn.cli import data_import
 from pprgnn.cli.main import app
-from pprgnn.data import load, store
+from pprgnn.data import load
 
 from .test_data import ANSI, on_terminal
 

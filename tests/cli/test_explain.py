@@ -4,6 +4,7 @@ import itertools
 import json
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 import torch
@@ -122,9 +123,11 @@ def test_a_node_of_one_of_several_graphs(home):
 
 
 def test_far_nodes_have_a_table_of_their_own(home):
-    output = call(home / "own", "--node", "ann", "--top", 1).output
+    with mock.patch.object(command, "VISIBLE", 0.0):
+        output = call(home / "own", "--node", "ann", "--top", 1).output
     assert "Most influential among those more than 3 hops away" in output
     assert output.splitlines()[-1].split()[0] in NAMES[4:]
+    assert "more than 3 hops" not in call(home / "own", "--node", "ann", "--top", 1).output  # all round to 0.0 %
 
 
 @pytest.mark.parametrize(

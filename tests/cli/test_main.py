@@ -25,6 +25,7 @@ QUICK = [
     command.split()
     for command in ("--help", "--version", "data --help", "data list", "data list --json", "data info NCI1")
 ]
+QUICK.append(["tune", "--help"])
 
 
 def run(*arguments, code="from pprgnn.cli.main import run; run()", **environment):
@@ -65,7 +66,10 @@ def test_no_arguments_show_the_help():
     assert "Usage: pprgnn" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", ["", "data", "data list", "data info", "data fetch", "data verify"])
+@pytest.mark.parametrize(
+    "command",
+    ",train,evaluate,predict,explain,tune,doctor,data,data list,data info,data fetch,data verify,data import".split(","),
+)
 def test_every_help_has_an_example(command):
     shown = CliRunner().invoke(main.app, [*command.split(), "--help"])
     assert shown.exit_code == 0

@@ -34,7 +34,7 @@ def test_states_are_kept_while_there_is_room(monkeypatch):
 
 def test_what_cannot_fit_is_refused(monkeypatch):
     kept, repeated = (plan(monkeypatch, 1 << 40, f"memory={how}").needs.total for how in ("keep", "checkpoint"))
-    with pytest.raises(TrainingError, match=r"even with checkpointing, but .* are available; use a smaller hidden"):
+    with pytest.raises(TrainingError, match=r"even with checkpointing, but .* are available; use a smaller"):
         plan(monkeypatch, repeated - 1)
     with pytest.raises(TrainingError, match="are available"):
         plan(monkeypatch, kept - 1, "memory=keep")

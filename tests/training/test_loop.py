@@ -12,7 +12,8 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.nn.layers import set_tolerance
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.loop import Training, choose_device, evaluate
+from pprgnn.training.evaluation import choose_device, evaluate
+from pprgnn.training.loop import Training
 from pprgnn.training.train import choose_split, load_data, train
 from tests.training.small_data import (
     Recorder,
@@ -136,7 +137,7 @@ def test_the_best_weights_are_those_of_the_best_epoch(make, monitor):
     dataset = make()
     training, listener = trained(quick("epochs=25", "lr=0.05", f"monitor={monitor}", *EXACT), dataset)
     best = training.progress.best_epoch
-    record = listener.records[best - 1]
+    record = listener.records[best - 1 + training.shared]  # a shared validation is of the epoch before
     figure = (lambda r: -r.val["loss"]) if monitor == "loss" else (lambda r: r.val["accuracy"])
     assert figure(record) == max(map(figure, listener.records)) == training.progress.best
     assert record.best_epoch == best
@@ -150,7 +151,15 @@ def test_the_first_of_equals_unless_the_loss_is_smaller():
     training, listener = trained(quick("epochs=30", "lr=0.05", *EXACT), one_graph())
     best_value = max(record.val["accuracy"] for record in listener.records)
     tied = [record for record in listener.records if record.val["accuracy"] == best_value]
-    assert training.progress.best_epoch == min(tied, key=lambda record: record.val["loss"]).epoch
+    assert training.shared
+    assert training.progress.best_epoch == min(tied, key=lambda record: record.val["loss"]).epoch - 1
+
+
+def test_the_weights_of_the_last_step_have_their_turn_too():
+    for settings in (["epochs=1"], ["epochs=1", "input_dropout=0.1"]):
+        training, listener = trained(quick("lr=0.01", *settings), one_graph())
+        assert training.shared == (len(settings) == 1)
+        assert listener.summaries[0]["best_epoch"] == 1
 
 
 @pytest.mark.parametrize("settings", [[], ["norm=layer", "layers=2"], ["channels=0"]], ids=["1", "2", "embedding"])
@@ -197,7 +206,7 @@ def test_patience_is_judged_when_there_was_a_validation(every, patience):
     )
     validated = [record.epoch for record in listener.records if record.val is not None]
     assert validated == list(range(every, training.progress.epoch + 1, every))
-    assert training.progress.best_epoch in validated
+    assert training.progress.best_epoch + training.shared in validated
     assert training.progress.epoch - training.progress.best_epoch >= patience
 
 

@@ -150,6 +150,7 @@ def test_another_task(model):
 def test_learned_rows_belong_to_their_graph():
     model = trained(one_graph(channels=0))
     assert model.logits(one_graph(channels=0)).shape == (30, 3)
+    assert "other edges" in refused(lambda: model.logits(one_graph(channels=0, seed=5)))
     text = refused(lambda: model.logits(one_graph(nodes=31, channels=0)))
     assert "each of the 30 nodes" in text
     assert "31" in text

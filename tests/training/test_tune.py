@@ -110,18 +110,20 @@ def test_labels_of_the_test_part_change_nothing(tmp_path):
     assert one == other
 
 
-def test_hopeless_trials_are_cut_short(tmp_path):
+@pytest.mark.parametrize("monitor", ["metric", "loss"])
+def test_hopeless_trials_are_cut_short(monitor, tmp_path):
     """Two of the learning rates do not move at all."""
     listener = Watching()
     hopeless = {1e-8, 1e-9}
     search = {"lr": [0.05, 0.04, 0.06, *sorted(hopeless)]}
-    config = quick("epochs=30", "lr=0.05")
+    config = quick("epochs=30", "lr=0.05", f"monitor={monitor}")
     summary = tune(config, tmp_path / "t", trials=14, dataset=easy(), search=search, listener=listener)
     cut = [each for each in summary["trials"] if each["state"] == "pruned"]
     assert cut
     for each in cut:
         assert 0.2 * 30 <= each["epochs"] < 30  # every trial has its first epochs
-        assert each["value"] <= summary["best"]["value"]
+        ratio = each["value"] / summary["best"]["value"]
+        assert ratio <= 1 if monitor == "metric" else ratio >= 1
     assert hopeless & {each["settings"]["training.lr"] for each in cut}
     assert all(each["state"] == "complete" for each in summary["trials"][:5])
     assert summary["best"]["settings"]["training.lr"] not in hopeless

@@ -22,7 +22,7 @@ def evaluate_command(
 
     On the parts of its own data, or on everything that is labelled in new data.
     """
-    from pprgnn.training.loop import evaluate, main_metrics
+    from pprgnn.training.evaluation import evaluate, main_metrics
     from pprgnn.training.run import Run
 
     model = open_model(run)

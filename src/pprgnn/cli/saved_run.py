@@ -21,7 +21,7 @@ NewData = Annotated[str | None, typer.Option("--data", help="Other data: a name 
 
 def open_model(run: Path) -> Model:
     """The model of a run, on the device that its settings choose."""
-    from pprgnn.training.loop import choose_device
+    from pprgnn.training.evaluation import choose_device
     from pprgnn.training.model import Model
     from pprgnn.training.run import CHECKPOINT, MODEL, Run
 

@@ -131,9 +131,9 @@ def config_for(what: str | None, changes: list[str]) -> Config:
             config = Config.from_toml(recipe)
             relative = recipe.parent / config.data.name
             if config.data.name.endswith(".safetensors") and relative.is_file():  # beside the recipe
-                config = config.with_values({"data.name": str(relative)})
+                config = config.with_values({"data.name": str(relative.resolve())})
         elif what.endswith(".safetensors"):
-            config = config.with_values({"data.name": what})
+            config = config.with_values({"data.name": str(Path(what).resolve())})
         else:
             config = config.with_values({"data.name": _data_name(what)})
     return config.with_settings(changes)

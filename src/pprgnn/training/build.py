@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,8 @@ from pprgnn.nn.network import Network
 from pprgnn.training.config import ModelConfig
 from pprgnn.training.errors import TrainingError
 
+EDGES = ("edge_index", "edge_weight")
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -24,6 +28,7 @@ class Shape:
     in_channels: int
     num_classes: int
     num_nodes: int | None = None
+    edges: str | None = None  # with learned rows, the digest of the edges they were learned on
 
     @classmethod
     def of(cls, dataset: GraphDataset, x: Tensor | None) -> Shape:
@@ -33,8 +38,17 @@ class Shape:
                 f"{dataset.facts.name} has no classes to learn; name the label column with --target."
             )
         if x is None:
-            return cls(dataset.facts.task, 0, dataset.num_classes, dataset.num_nodes)
+            return cls(dataset.facts.task, 0, dataset.num_classes, dataset.num_nodes, digest(dataset, EDGES))
         return cls(dataset.facts.task, x.size(1), dataset.num_classes)
+
+
+def digest(dataset: GraphDataset, names: Sequence[str] = (*EDGES, "x")) -> str:
+    """A short text that tells these tensors of a data set from others, also in another process."""
+    found = hashlib.blake2b(digest_size=8)
+    for name in names:
+        if name in dataset._data:
+            found.update(dataset._all(name).contiguous().cpu().view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def feature_kind(dataset: GraphDataset, wanted: str) -> str:

@@ -17,8 +17,8 @@ from pprgnn.data.registry import load
 from pprgnn.data.split import Split
 from pprgnn.training.config import Config, settings
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.evaluation import evaluate, main_metrics
 from pprgnn.training.listener import Listener
-from pprgnn.training.loop import evaluate, main_metrics
 from pprgnn.training.model import Model
 from pprgnn.training.recipes import find_recipe
 from pprgnn.training.train import choose_split, train

@@ -174,7 +174,7 @@ class Config:
         return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
 
     def to_toml(self) -> str:
-        """As a recipe, every field written out, with its help beside it."""
+        """As a recipe, every field written out."""
         lines = []
         for section in fields(self):
             part = getattr(self, section.name)

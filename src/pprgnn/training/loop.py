@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pprgnn.core.solution import NotFiniteError
-from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
-from pprgnn.nn.layers import depth_state, ppr_layers, restore_depth_state
+from pprgnn.nn.layers import ppr_layers
 from pprgnn.training.average import RunningAverage
-from pprgnn.training.batches import Batch, Batches
+from pprgnn.training.batches import Batch
 from pprgnn.training.budget import plan_memory
 from pprgnn.training.build import Shape, build_network, feature_kind, features
+from pprgnn.training.checkpoint import put_down, take_up
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.evaluation import choose_device, evaluate, main_metrics
 from pprgnn.training.guard import Interruption, check_loss, collected_warnings, stopped
 from pprgnn.training.listener import Listener, Silent
-from pprgnn.training.metrics import Meter, default_metrics
+from pprgnn.training.metrics import Meter
 from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
 from pprgnn.training.objective import Objective, balanced_weights
-from pprgnn.training.optimization import Schedule, make_optimizer, optimizer_state, restore_optimizer
+from pprgnn.training.optimization import Schedule, clip_gradient, make_optimizer
 from pprgnn.training.run import Run
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
-KEPT = ("network", "best", "optimizer", "depth", "average")  # tensors of a checkpoint
 
 
 @dataclass
@@ -86,8 +87,6 @@ class Training:
         self.config, self.dataset, self.split, self.run = config, dataset, split, run
         self.listener = listener or Silent()
         self.settings = settings = config.training
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
         self.device = choose_device(settings.device)
         masks = split.masks(dataset)
         # PAPER: without a validation part the test part chooses the epoch; the summary says so.
@@ -97,7 +96,7 @@ class Training:
         x = features(dataset, kind)
         shape = Shape.of(dataset, x)
         self.memory = plan_memory(config, dataset, x, shape, self.device)
-        with self._own_randomness():
+        with self._own_settings():
             torch.manual_seed(settings.seed)
             network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
         network.to(self.device)
@@ -137,7 +136,7 @@ class Training:
     def fit(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end, or to Ctrl-C; return the summary."""
         settings = self.settings
-        with self._own_randomness(), Interruption(self.listener.note) as interruption:
+        with self._own_settings(), Interruption(self.listener.note) as interruption:
             if resume:
                 self._restore()
             progress = self.progress
@@ -160,7 +159,7 @@ class Training:
 
     def _done(self) -> bool:
         epoch, settings = self.progress.epoch, self.settings
-        waited = epoch - self.progress.best_epoch
+        waited = epoch - self.progress.best_epoch - self.shared  # a shared validation is of the epoch before
         validated = epoch % settings.eval_every == 0  # only then is it known that nothing has become better
         return epoch >= settings.epochs or bool(validated and settings.patience and waited >= settings.patience)
 
@@ -225,11 +224,12 @@ class Training:
                 check_loss(float(loss), math.inf, self.network, self.schedule.lr)  # large is allowed here
                 meter.add(logits, batch.y, loss)
             scores = meter.scores()
-            self._keep_best(scores)
+            self._keep_best(scores, self.progress.epoch - (state is not None))
         self.network.train()
         return scores
 
-    def _keep_best(self, scores: Mapping[str, float]) -> None:
+    def _keep_best(self, scores: Mapping[str, float], epoch: int) -> None:
+        """Keep the weights, which ``epoch`` epochs have made, if none were better."""
         progress, mean_loss = self.progress, scores["loss"]
         value = -mean_loss if self.settings.monitor == "loss" else scores[self.metrics[0]]
         if math.isnan(value):
@@ -239,8 +239,7 @@ class Training:
             )
         old = -math.inf if progress.best is None else progress.best
         if value > old or (value == old and mean_loss < progress.best_loss):
-            # Weights that a shared validation describes are those after the epoch before.
-            progress.best, progress.best_loss, progress.best_epoch = value, mean_loss, progress.epoch
+            progress.best, progress.best_loss, progress.best_epoch = value, mean_loss, epoch
             for name, tensor in self.network.state_dict().items():
                 self.best_weights[name].copy_(tensor)
 
@@ -261,18 +260,7 @@ class Training:
     def _checkpoint(self) -> None:
         assert self.run is not None
         started = time.perf_counter()
-        depths, depth_tensors = depth_state(self.network)
-        moments, groups = optimizer_state(self.optimizer)
-        sources = {
-            "network": self.network.state_dict(),
-            "best": self.best_weights,
-            "optimizer": moments,
-            "depth": depth_tensors,
-            "average": {} if self.average is None else self.average.state(),
-        }
-        tensors = {f"{kind}/{name}": tensor for kind, named in sources.items() for name, tensor in named.items()}
-        state = {"progress": asdict(self.progress), "schedule": self.schedule.state(), "groups": groups}
-        self.run.save_checkpoint(tensors, state | {"depths": depths})
+        self.run.save_checkpoint(*put_down(self))
         self._last_checkpoint = time.perf_counter()
         self._checkpoint_cost = self._last_checkpoint - started
 
@@ -280,54 +268,36 @@ class Training:
         """Go on where the last checkpoint was made; without one, from the start."""
         assert self.run is not None
         saved = self.run.load_checkpoint()
-        if saved is None:
-            self.run.rewind(0)
-            return
-        try:
-            self._take_up(*saved)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise TrainingError(
-                f"The checkpoint in {self.run.folder} does not fit its config.toml; undo the changes to it, "
-                f"or start a new run ({type(error).__name__})."
-            ) from error
+        if saved is not None:
+            take_up(self, *saved)
         self.run.rewind(self.progress.epoch)
 
-    def _take_up(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in KEPT}
-        for name, tensor in tensors.items():
-            kind, _, rest = name.partition("/")
-            parts[kind][rest] = tensor.to(self.device)
-        self.network.load_state_dict(parts["network"])
-        for name, tensor in parts["best"].items():
-            self.best_weights[name].copy_(tensor)
-        if self.average is not None:
-            self.average.restore(parts["average"])
-        restore_optimizer(self.optimizer, parts["optimizer"], state["groups"])
-        self.schedule.restore(state["schedule"])
-        directions = {name: tensor.clone() for name, tensor in parts["depth"].items()}
-        restore_depth_state(self.network, state["depths"], directions)
-        self.progress = Progress(**state["progress"])
-
     @contextmanager
-    def _own_randomness(self) -> Iterator[None]:
-        """The caller's random numbers go on as if there had been no training."""
+    def _own_settings(self) -> Iterator[None]:
+        """The caller's random numbers and torch's settings are afterwards as if there had been no training."""
         devices = [self.device] if self.device.type == "cuda" else []
         before = torch.are_deterministic_algorithms_enabled()
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+        threads = torch.get_num_threads()
         with torch.random.fork_rng(devices=devices):
             torch.use_deterministic_algorithms(before or self.settings.deterministic)
+            torch.set_num_threads(self.settings.threads or threads)
             try:
                 yield
             finally:
+                torch.set_num_threads(threads)
                 torch.use_deterministic_algorithms(before, warn_only=warn_only)
 
     # --------------------------------------------------------------------------------------------------- the end
     def _conclude(self, finished: bool) -> dict[str, Any]:
         """Back to the best weights; the final scores, to the final tolerance."""
-        self.network.load_state_dict(self.best_weights)
-        seen: set[str] = set()
+        seen = set(self.progress.warned)
         with collected_warnings(self.listener.warned, seen):
+            if self.shared and finished:
+                self._validate()  # the last step's weights have not had their turn
+            self.network.load_state_dict(self.best_weights)
             summary = self._summary(finished)
+        summary["warnings"] = sorted(seen)
         if self.run is not None:
             self.model.save(self.run.model_path)
             self.run.finish(summary)
@@ -355,50 +325,4 @@ class Training:
             "layers": layers,
             "parameters": sum(p.numel() for p in self.network.parameters()),
             "seconds": progress.seconds,
-            "warnings": progress.warned,
         }
-
-
-def evaluate(
-    model: Model, batches: Batches, masks: Mapping[str, Tensor], metrics: Sequence[str]
-) -> tuple[dict[str, dict[str, float]], list[dict[str, Any]]]:
-    """Scores of every part to the final tolerance, and what is known about each layer's depth."""
-    logits, layers = model.evaluate(batches)
-    if batches.y is None:
-        raise TrainingError(f"{batches.dataset.facts.name} has no labels to compare with; predict instead.")
-    objective, result = Objective(model.facts.multi_label), {}
-    for part, mask in masks.items():
-        if bool(mask.any()):
-            found, wanted = logits[mask], batches.y[mask]
-            meter = Meter(multi_label=model.facts.multi_label, metrics=metrics)
-            meter.add(found, wanted, objective(found, wanted))
-            result[part] = meter.scores()
-    return result, layers
-
-
-def clip_gradient(network: nn.Module, limit: float) -> Tensor:
-    """The norm of the gradient, which is scaled down to ``limit``; 0: left as it is."""
-    if limit:
-        return torch.nn.utils.clip_grad_norm_(network.parameters(), limit)
-    norms = [torch.linalg.vector_norm(p.grad) for p in network.parameters() if p.grad is not None]
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-    return norm
-
-
-def main_metrics(config: Config, facts: Facts) -> tuple[str, ...]:
-    """What is measured, what counts first."""
-    wanted = config.training.metric
-    usual = default_metrics(facts, oracle=wanted.startswith("oracle"))
-    return usual if wanted == "auto" else tuple(dict.fromkeys((wanted, *usual)))
-
-
-def choose_device(name: str) -> torch.device:
-    """``auto`` is the first GPU if there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise TrainingError(f"training.device = {name!r} cannot be used here ({error}); try 'cpu'.") from error
-    return device

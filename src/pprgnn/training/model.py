@@ -18,7 +18,7 @@ from pprgnn.data.whole_file import read_tensors, write_tensors
 from pprgnn.nn.layers import measure_afresh, ppr_layers, set_tolerance
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch, Batches
-from pprgnn.training.build import Shape, build_network, features
+from pprgnn.training.build import EDGES, Shape, build_network, digest, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 
@@ -53,6 +53,11 @@ class Model:
             raise TrainingError(
                 f"This model learned a row for each of the {self.shape.num_nodes} nodes of {self.facts.name} and "
                 f"cannot be used on {dataset.facts.name} with {dataset.num_nodes}; train on data with features."
+            )
+        if self.shape.edges is not None and self.shape.edges != digest(dataset, EDGES):
+            raise TrainingError(
+                f"This model learned a row for each node of {self.facts.name} and cannot be used on a graph with "
+                f"other edges ({dataset.facts.name}); train on data with features."
             )
         x = features(dataset, self.feature_kind)
         if x is not None and x.size(1) != self.shape.in_channels:

@@ -96,6 +96,15 @@ def _cosine(start: float, end: float, share: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
 
 
+def clip_gradient(network: nn.Module, limit: float) -> Tensor:
+    """The norm of the gradient, which is scaled down to ``limit``; 0: left as it is."""
+    if limit:
+        return torch.nn.utils.clip_grad_norm_(network.parameters(), limit)
+    norms = [torch.linalg.vector_norm(p.grad) for p in network.parameters() if p.grad is not None]
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return norm
+
+
 def optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
     """The moments as named tensors, and the groups for JSON."""
     state = optimizer.state_dict()

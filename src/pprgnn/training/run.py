@@ -15,6 +15,7 @@ summary.json      the scores, the depth of each layer, and the command that repe
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -129,7 +130,7 @@ class Run:
         """One line more."""
         try:
             with open(self.folder / METRICS, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(json.dumps(_plain(record)) + "\n")
         except OSError as error:
             raise self._unwritable(METRICS, error) from error
 
@@ -190,13 +191,22 @@ class Run:
         """Write what came out; a finished run needs no checkpoint any more."""
         facts = self.environment
         repeat = f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER"
-        text = json.dumps({**summary, "command": facts.get("command", ""), "repeat": repeat}, indent=1)
+        text = json.dumps(_plain({**summary, "command": facts.get("command", ""), "repeat": repeat}), indent=1)
         try:
             write_text(self.folder / SUMMARY, text)
         except OSError as error:
             raise self._unwritable(SUMMARY, error) from error
         if summary["finished"]:
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _plain(value: Any) -> Any:
+    """The same without what JSON has no word for: a metric that is undefined becomes null."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -34,8 +34,9 @@ from pprgnn.data.store import save
 from pprgnn.data.whole_file import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.journal import importance, load_optuna, open_study, suggest, suggestion, undisturbed
-from pprgnn.training.loop import Record, Training, main_metrics
+from pprgnn.training.loop import Record, Training
 from pprgnn.training.run import CONFIG, DATA, SPLIT
 from pprgnn.training.search import Space, as_text, default_space, search_space
 from pprgnn.training.train import choose_split, load_data

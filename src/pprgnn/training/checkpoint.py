@@ -1,0 +1,77 @@
+"""All that training needs to go on exactly where it was: tensors, and values for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from pprgnn.nn.layers import depth_state, restore_depth_state
+from pprgnn.training.build import digest
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.optimization import optimizer_state, restore_optimizer
+
+if TYPE_CHECKING:
+    from pprgnn.training.loop import Training
+
+KINDS = ("network", "best", "optimizer", "depth", "average")
+
+
+def put_down(training: Training) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state between two epochs. Random numbers are not part of it: every epoch draws its own."""
+    depths, depth_tensors = depth_state(training.network)
+    moments, groups = optimizer_state(training.optimizer)
+    sources = {
+        "network": training.network.state_dict(),
+        "best": training.best_weights,
+        "optimizer": moments,
+        "depth": depth_tensors,
+        "average": {} if training.average is None else training.average.state(),
+    }
+    tensors = {f"{kind}/{name}": tensor for kind, named in sources.items() for name, tensor in named.items()}
+    return tensors, {
+        "progress": asdict(training.progress),
+        "schedule": training.schedule.state(),
+        "groups": groups,
+        "depths": depths,
+        "data": digest(training.dataset),
+    }
+
+
+def take_up(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Go on from what :func:`put_down` gave."""
+    assert training.run is not None
+    name, folder = training.dataset.facts.name, training.run.folder
+    if state.get("data") != digest(training.dataset):
+        raise TrainingError(
+            f"{name} has other edges or features than when the run in {folder} was stopped; bring the old ones "
+            f"back, or start a new run."
+        )
+    try:
+        _take_up(training, tensors, state)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise TrainingError(
+            f"The checkpoint in {folder} does not fit its config.toml; undo the changes to it, "
+            f"or start a new run ({type(error).__name__})."
+        ) from error
+
+
+def _take_up(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    from pprgnn.training.loop import Progress
+
+    parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        parts[kind][rest] = tensor.to(training.device)
+    training.network.load_state_dict(parts["network"])
+    for name, tensor in parts["best"].items():
+        training.best_weights[name].copy_(tensor)
+    if training.average is not None:
+        training.average.restore(parts["average"])
+    restore_optimizer(training.optimizer, parts["optimizer"], state["groups"])
+    training.schedule.restore(state["schedule"])
+    directions = {name: tensor.clone() for name, tensor in parts["depth"].items()}
+    restore_depth_state(training.network, state["depths"], directions)
+    training.progress = Progress(**state["progress"])

@@ -1,0 +1,53 @@
+"""The final scores of a model, to the final tolerance; and where it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.data.dataset import Facts
+from pprgnn.training.batches import Batches
+from pprgnn.training.config import Config
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.metrics import Meter, default_metrics
+from pprgnn.training.model import Model
+from pprgnn.training.objective import Objective
+
+
+def evaluate(
+    model: Model, batches: Batches, masks: Mapping[str, Tensor], metrics: Sequence[str]
+) -> tuple[dict[str, dict[str, float]], list[dict[str, Any]]]:
+    """Scores of every part to the final tolerance, and what is known about each layer's depth."""
+    logits, layers = model.evaluate(batches)
+    if batches.y is None:
+        raise TrainingError(f"{batches.dataset.facts.name} has no labels to compare with; predict instead.")
+    objective, result = Objective(model.facts.multi_label), {}
+    for part, mask in masks.items():
+        if bool(mask.any()):
+            found, wanted = logits[mask], batches.y[mask]
+            meter = Meter(multi_label=model.facts.multi_label, metrics=metrics)
+            meter.add(found, wanted, objective(found, wanted))
+            result[part] = meter.scores()
+    return result, layers
+
+
+def main_metrics(config: Config, facts: Facts) -> tuple[str, ...]:
+    """What is measured, what counts first."""
+    wanted = config.training.metric
+    usual = default_metrics(facts, oracle=wanted.startswith("oracle"))
+    return usual if wanted == "auto" else tuple(dict.fromkeys((wanted, *usual)))
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` is the first GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise TrainingError(f"training.device = {name!r} cannot be used here ({error}); try 'cpu'.") from error
+    return device
