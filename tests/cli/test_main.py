@@ -26,6 +26,8 @@ QUICK = [
     for command in ("--help", "--version", "data --help", "data list", "data list --json", "data info NCI1")
 ]
 QUICK.append(["tune", "--help"])
+COMMANDS = ["", "train", "evaluate", "predict", "explain", "tune", "doctor"]
+COMMANDS += ["data", "data list", "data info", "data fetch", "data verify", "data import"]
 
 
 def run(*arguments, code="from pprgnn.cli.main import run; run()", **environment):
@@ -66,10 +68,7 @@ def test_no_arguments_show_the_help():
     assert "Usage: pprgnn" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "command",
-    ",train,evaluate,predict,explain,tune,doctor,data,data list,data info,data fetch,data verify,data import".split(","),
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_has_an_example(command):
     shown = CliRunner().invoke(main.app, [*command.split(), "--help"])
     assert shown.exit_code == 0

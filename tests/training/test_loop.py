@@ -195,7 +195,7 @@ def test_dropout_in_front_of_a_layer_is_not_shared():
 # ------------------------------------------------------------------------------------------------------- stopping
 def test_patience():
     training, listener = trained(quick("epochs=400", "patience=7", "lr=0.05"), one_graph())
-    assert training.progress.epoch == training.progress.best_epoch + 7 < 400
+    assert training.progress.epoch == training.progress.best_epoch + training.shared + 7 < 400
     assert listener.summaries[0]["finished"] is True
 
 

@@ -57,6 +57,11 @@ def feature_kind(dataset: GraphDataset, wanted: str) -> str:
     one_graph = dataset.facts.task == "node" and len(dataset) == 1
     if wanted == "auto":
         return "given" if given else "embedding" if one_graph else "degree"
+    if wanted == "edges" and "edge_attr" not in dataset._data:
+        raise TrainingError(
+            f"The edges of {dataset.facts.name} have no attributes, so data.features = 'edges' cannot be used; "
+            f"try 'auto'."
+        )
     if wanted in ("given", "normalized") and not given:
         raise TrainingError(
             f"{dataset.facts.name} has no features, so data.features = {wanted!r} cannot be used; try 'auto'."
@@ -75,6 +80,8 @@ def features(dataset: GraphDataset, kind: str) -> Tensor | None:
         return None
     if kind == "degree":
         return _degree_features(dataset)
+    if kind == "edges":
+        return _with_edges(dataset)
     if "x" not in dataset._data:
         raise TrainingError(f"The model reads features of nodes, but {dataset.facts.name} has none.")
     x = dataset._all("x").float()
@@ -85,6 +92,17 @@ def features(dataset: GraphDataset, kind: str) -> Tensor | None:
             f"{float(x[node, column])}; fill or drop such values."
         )
     return x / x.abs().sum(1, keepdim=True).clamp(min=1e-12) if kind == "normalized" else x
+
+
+def _with_edges(dataset: GraphDataset) -> Tensor:
+    """The features, and for each node the sums of the attributes of the edges that end there."""
+    parts = []
+    for data in dataset:
+        attributes = data.edge_attr.float().reshape(data.edge_index.size(1), -1)
+        sums = attributes.new_zeros(data.num_nodes, attributes.size(1))
+        sums.index_add_(0, data.edge_index[1], attributes)
+        parts.append(sums if data.x is None else torch.cat([data.x.float(), sums], dim=1))
+    return torch.cat(parts)
 
 
 def _degree_features(dataset: GraphDataset) -> Tensor:
