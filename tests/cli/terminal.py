@@ -81,7 +81,7 @@ def _run(command, columns, folder, keys):
         stdout=inside,
         stderr=inside,
         cwd=folder,
-        env=settings | {"TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=settings | {"TERM": "xterm-256color"},
         start_new_session=True,
     )
     os.close(inside)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from pprgnn.core.buffers import give, take
 from pprgnn.core.csr import csr_tensor, move, permute, rows, transpose
 from pprgnn.core.entries import Normalization, check_entries, coalesce, fill_diagonal, normalize_weights
 from pprgnn.core.fingerprint import fingerprint
@@ -346,22 +347,31 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, value: Tensor, adj: Adjacency) -> Tensor:
-        inner = adj.enter(x.contiguous())
         ctx.adj = adj
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None)
-        return adj.leave(multiply(adj.matrix, inner, torch.empty_like(inner)))
+        return _times(adj, adj.matrix, x.contiguous())
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         adj: Adjacency = ctx.adj
-        grad = adj.enter(grad.contiguous())
+        grad = grad.contiguous()
         grad_x = grad_value = None
         if ctx.needs_input_grad[0]:
-            grad_x = adj.leave(multiply(adj.matrix_t, grad, torch.empty_like(grad)))
+            grad_x = _times(adj, adj.matrix_t, grad)
         if ctx.needs_input_grad[1]:
-            grad_value = adj.edge_gradient(grad, adj.enter(ctx.saved_tensors[0]))
+            grad_value = adj.edge_gradient(adj.enter(grad), adj.enter(ctx.saved_tensors[0]))
         return grad_x, grad_value, None
+
+
+def _times(adj: Adjacency, matrix: Tensor, x: Tensor) -> Tensor:
+    """Ã x or Ãᵀ x in the caller's order, with one fresh state at most: they are large."""
+    if adj.order is None:
+        return multiply(matrix, x, take(x))
+    inner, product = adj.enter(x, out=take(x)), take(x)
+    result = adj.leave(multiply(matrix, inner, product), out=inner)  # inner has done its duty
+    give(product)
+    return result
 
 
 def _square(shape: tuple[int, ...], what: str) -> int:
