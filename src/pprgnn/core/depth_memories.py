@@ -1,4 +1,4 @@
-"""One depth memory per kind of pass, for training that goes back and forth between graphs of many sizes."""
+"""One depth memory per size of graph, for training that goes back and forth between graphs of many sizes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from pprgnn.core.solution import Depth
 
 @dataclass
 class DepthMemories:
-    """A :class:`DepthMemory` for each size of graph (by factors of two), for training and for evaluation.
+    """A :class:`DepthMemory` for each size of graph, by factors of two.
 
-    A single one would measure anew whenever a large batch follows a small one, or a validation a training step.
+    A single one would measure anew whenever a large batch follows a small one. A new size starts from what was
+    found for the size before it: its first measurement has a good guess.
     """
 
     rule: Measured = field(default_factory=Measured)
@@ -24,11 +25,13 @@ class DepthMemories:
     memories: dict[str, DepthMemory] = field(default_factory=dict, repr=False)
 
     def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
-        """Re-use, adapt or measure, as the memory for such passes says."""
-        kind = f"{problem.adj.num_nodes.bit_length()}-{levels}"
-        if kind not in self.memories:
-            self.memories[kind] = DepthMemory(self.rule, self.share)
-        return self.memories[kind].choose(problem, tol, max_depth, levels)
+        """Re-use, adapt or measure, as the memory for such graphs says."""
+        size = str(problem.adj.num_nodes.bit_length())
+        if size not in self.memories:
+            self.memories[size] = DepthMemory(self.rule, self.share)
+            if len(self.memories) > 1:
+                self.memories[size].learn_from(list(self.memories.values())[-2])
+        return self.memories[size].choose(problem, tol, max_depth, levels)
 
     @property
     def measurements(self) -> int:
@@ -42,10 +45,10 @@ class DepthMemories:
 
     def state(self) -> dict[str, dict[str, Any]]:
         """The state of each memory; see :meth:`DepthMemory.state`."""
-        return {kind: memory.state() for kind, memory in self.memories.items()}
+        return {size: memory.state() for size, memory in self.memories.items()}
 
     def restore(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """Take back what :meth:`state` gave."""
-        self.memories = {kind: DepthMemory(self.rule, self.share) for kind in state}
-        for kind, memory in self.memories.items():
-            memory.restore(state[kind])
+        self.memories = {size: DepthMemory(self.rule, self.share) for size in state}
+        for size, memory in self.memories.items():
+            memory.restore(state[size])

@@ -44,6 +44,11 @@ class DepthMemory:
         """Measure again at the next opportunity."""
         self._curve, self._direction, self._failed = {}, None, None
 
+    def learn_from(self, other: DepthMemory) -> None:
+        """Start from what another memory found, on graphs of another size: a guess for the first measurement."""
+        self._curve, self._log_rates, self._graph = dict(other._curve), other._log_rates, other._graph
+        self._levels, self._last_depth = other._levels, other._last_depth
+
     def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Re-use, adapt or measure."""
         # Training looks at more levels than evaluation; what holds for more levels holds for fewer.
