@@ -29,6 +29,7 @@ bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.run
 	@$(BIN)/python -m benchmarks.data
 	@$(BIN)/python -m benchmarks.epochs
+	@$(BIN)/python -m benchmarks.quality
 
 lint: $(STAMP)   ## ruff and mypy only
 	@$(BIN)/ruff check src tests benchmarks examples

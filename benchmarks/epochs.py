@@ -199,16 +199,17 @@ def markdown(data: dict) -> str:
             "solves", "test micro-F1", "val micro-F1", "epoch s", "time / influence", "solves / influence",
             "depth per layer",
         ]  # fmt: skip
-        rows = [
-            [name, f"{100 * row['test']:.2f}", f"{100 * row['val']:.2f}", f"{statistics.median(row['seconds']):.2f}",
-             f"{sum(row['seconds']) / sum(base['seconds']):.2f}", f"{sum(row['solves']) / sum(base['solves']):.2f}",
-             " ".join(map(str, row["depth"]))]
-            for name, row in data["tolerance"].items()
-        ]  # fmt: skip
+        rows = []
+        for name, row in data["tolerance"].items():
+            cells = [f"{100 * row[part]:.2f}" for part in ("test", "val")]
+            cells += [f"{statistics.median(row['seconds']):.2f}"]
+            cells += [f"{sum(row[what]) / sum(base[what]):.2f}" for what in ("seconds", "solves")]
+            rows.append([name, *cells, " ".join(map(str, row["depth"]))])
         first = next(iter(data["tolerance"].values()))
         text = (
             f"PPI-GO (a stand-in: not comparable with published scores), h = {first['hidden']}, {first['epochs']} "
-            f"epochs, one-cycle, one seed, taking turns epoch by\nepoch; validation chooses the epoch, the final scores are to 1e-5 for all."
+            f"epochs, one-cycle, one seed,\ntaking turns epoch by epoch; validation chooses the epoch, the final "
+            f"scores are to 1e-5 for all."
         )
         parts += ["## Tolerance", table(header, rows), text]
     return "\n\n".join(parts) + "\n"

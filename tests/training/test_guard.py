@@ -13,6 +13,7 @@ from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.guard import Interruption, check_loss, collected_warnings, smallest_eps, weight_norm
 from pprgnn.training.loop import Training
+from pprgnn.training.model import Model
 from pprgnn.training.run import Run
 from pprgnn.training.train import resume, train
 from tests.training.small_data import Recorder, divided, is_sentence, one_graph, quick, several_graphs
@@ -130,7 +131,9 @@ def test_a_fault_leaves_a_run_that_can_go_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Training, "_checkpoint", keep_the_good)
     folder = tmp_path / "run"
-    failure(lambda: train(config, dataset=dataset, split=divided(dataset), folder=folder, listener=listener))
+    text = failure(lambda: train(config, dataset=dataset, split=divided(dataset), folder=folder, listener=listener))
+    assert "The best weights so far, of epoch" in text
+    assert all(bool(torch.isfinite(p).all()) for p in Model.load(folder).network.parameters())
     monkeypatch.setattr(Training, "_checkpoint", keep)
     run = Run.open(folder)
     assert [record["epoch"] for record in run.records()] == [1, 2, 3, 4, 5]

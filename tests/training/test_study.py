@@ -50,3 +50,13 @@ def test_errors(tmp_path):
         Study.create(tmp_path / "s", CONFIG)
     with pytest.raises(TrainingError, match="only 1 splits under this protocol, not 4"):
         Study.create(tmp_path / "t", CONFIG, folds=4)
+
+
+def test_stopped_in_the_first_run(tmp_path, monkeypatch):
+    study = Study.create(tmp_path / "s", CONFIG, seeds=2)
+    monkeypatch.setattr("pprgnn.training.study._one", lambda *_: {"finished": False})
+    summary = study.run()
+    assert not summary["finished"]
+    assert summary["runs"] == []
+    monkeypatch.undo()
+    assert Study.open(tmp_path / "s").run()["finished"]

@@ -283,7 +283,7 @@ def _show_study(summary: dict[str, Any]) -> None:
         for each in summary["runs"]
     ]
     typer.echo()
-    for line in aligned(rows):
+    for line in aligned(rows) if summary["runs"] else ():
         typer.echo(line)
     for part in parts:
         mean, std = summary["mean"][part][metric], summary["std"][part][metric]

@@ -146,8 +146,11 @@ class Training:
                 progress.epoch += 1
                 torch.manual_seed(settings.seed * 1_000_003 + progress.epoch)  # so that no state must be kept
                 seen = set(progress.warned)
-                with collected_warnings(self.listener.warned, seen):
-                    record = self._epoch()
+                try:
+                    with collected_warnings(self.listener.warned, seen):
+                        record = self._epoch()
+                except TrainingError as error:
+                    raise self._rescued(error) from error
                 progress.warned = sorted(seen)
                 record.seconds = time.perf_counter() - started
                 progress.seconds += record.seconds
@@ -256,6 +259,14 @@ class Training:
         pause = max(self.settings.checkpoint_seconds, self._checkpoint_cost / CHECKPOINT_SHARE)
         if time.perf_counter() - self._last_checkpoint >= pause:
             self._checkpoint()
+
+    def _rescued(self, error: TrainingError) -> TrainingError:
+        """Training cannot go on; its best weights so far are kept, and the error says where."""
+        if self.run is None or self.progress.best is None:
+            return error
+        self.network.load_state_dict(self.best_weights)
+        self.model.save(self.run.model_path)
+        return TrainingError(f"{error} The best weights so far, of epoch {self.progress.best_epoch}, are kept.")
 
     def _checkpoint(self) -> None:
         assert self.run is not None

@@ -148,8 +148,8 @@ class Study:
             if path.is_file():
                 runs.append({"run": name} | json.loads(path.read_text(encoding="utf-8")))
         finished = [each for each in runs if each["finished"]]
-        if not finished:
-            raise TrainingError(f"No run of {self.folder} is finished; continue with --resume {self.folder}.")
+        if not finished:  # stopped in the first one
+            return {"finished": False, "runs": [], "mean": {}, "std": {}, "metric": "", "folder": str(self.folder)}
         mean, std = _statistics([each["scores"] for each in finished])
         keys = ("run", "fold", "seed", "scores", "best_epoch", "epochs", "seconds", "test_chose_the_epoch")
         summary = {
