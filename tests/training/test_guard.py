@@ -131,7 +131,8 @@ def test_a_fault_leaves_a_run_that_can_go_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Training, "_checkpoint", keep_the_good)
     folder = tmp_path / "run"
-    text = failure(lambda: train(config, dataset=dataset, split=divided(dataset), folder=folder, listener=listener))
+    split = divided(dataset)
+    text = failure(lambda: train(config, dataset=dataset, split=split, folder=folder, listener=listener))
     assert "The best weights so far, of epoch" in text
     assert all(bool(torch.isfinite(p).all()) for p in Model.load(folder).network.parameters())
     monkeypatch.setattr(Training, "_checkpoint", keep)
