@@ -85,7 +85,7 @@ def all_for_training(dataset: GraphDataset) -> Split:
 
 def quick(*settings: str) -> Config:
     """A small model that learns fast."""
-    usual = ["hidden=16", "epochs=20", "dropout=0.0", "lr=0.02", "device=cpu", "patience=0"]
+    usual = ["hidden=16", "epochs=20", "dropout=0.0", "lr=0.02", "device=cpu", "patience=0", "weight_decay=0"]
     return Config().with_settings([*usual, *settings])
 
 

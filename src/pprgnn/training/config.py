@@ -73,10 +73,10 @@ class ModelConfig:
 class TrainingConfig:
     """How it learns."""
 
-    epochs: int = option(200, "most epochs", least=1)
+    epochs: int = option(500, "most epochs", least=1)
     lr: float = option(0.01, "learning rate", above=0)
     optimizer: Literal["adam", "adamw"] = option("adam", "adam adds weight decay to the gradient, adamw does not")
-    weight_decay: float = option(0.0, "pulls the weights towards 0", least=0)
+    weight_decay: float = option(5e-4, "pulls the weights towards 0", least=0)
     recursion_lr: float = option(1.0, "learning rate of W, as a part of lr", above=0)
     recursion_weight_decay: Literal["same"] | float = option("same", "weight decay of W", least=0)
     average: float = option(
