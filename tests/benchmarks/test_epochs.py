@@ -42,4 +42,4 @@ def test_quality_of_a_recipe(monkeypatch, tmp_path, capsys):
     row = json.loads((tmp_path / "q.json").read_text())["chains"]
     assert row["runs"] == 2
     assert list(row["test_by_seed"]) == ["0", "1"]
-    assert "pprgnn train chains --seeds 2" in capsys.readouterr().out
+    assert "pprgnn train chains --seeds 2 --ensemble" in capsys.readouterr().out

@@ -60,3 +60,29 @@ def test_stopped_in_the_first_run(tmp_path, monkeypatch):
     assert summary["runs"] == []
     monkeypatch.undo()
     assert Study.open(tmp_path / "s").run()["finished"]
+
+
+def test_the_seeds_of_a_split_together(tmp_path):
+    from pprgnn.data import load
+    from pprgnn.training.metrics import accuracy
+    from pprgnn.training.model import Model
+    from pprgnn.training.run import Run
+
+    summary = Study.create(tmp_path / "s", CONFIG, seeds=3, ensemble=True).run()
+    dataset = load("chains", length=5)
+    folders = [tmp_path / "s" / f"fold-0-seed-{seed}" for seed in range(3)]
+    models = [Model.load(folder) for folder in folders]
+    mean = sum(model.logits(dataset).softmax(1) for model in models) / 3
+    mask = Run.open(folders[0]).split.masks(dataset)["test"]
+    expected = accuracy(mean[mask], dataset.labels()[mask])
+    assert summary["ensemble"]["mean"]["test"]["accuracy"] == pytest.approx(expected)
+    assert "ensemble" not in Study.create(tmp_path / "t", CONFIG, seeds=2).run()
+
+
+def test_a_metric_may_be_undefined_on_a_part():
+    from pprgnn.training.study import _statistics
+
+    scores = [{"val": {"ROC AUC": None, "accuracy": 1.0}}, {"val": {"ROC AUC": 0.5, "accuracy": 0.5}}]
+    mean, std = _statistics(scores)
+    assert mean == {"val": {"ROC AUC": None, "accuracy": 0.75}}
+    assert std == {"val": {"ROC AUC": None, "accuracy": 0.25}}

@@ -64,6 +64,9 @@ def train_command(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     folds: Annotated[str | None, typer.Option(help="Train once per split: 'all', or how many.")] = None,
     seeds: Annotated[int, typer.Option(help="Train once per seed.", min=1)] = 1,
+    ensemble: Annotated[
+        bool, typer.Option("--ensemble", help="Score the seeds of a split together, too.")
+    ] = False,
     workers: Annotated[int, typer.Option(help="Trainings at once, one CPU thread each.", min=1)] = 1,
     source: Source = None,
     destination: Destination = None,
@@ -116,7 +119,7 @@ def train_command(
         config = config.with_values({"data.name": dataset.facts.name})
     folder = output or Path("runs") / f"{Path(config.data.name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     if folds is not None or seeds > 1:
-        _several(config, dataset, folder, folds, seeds, workers, as_json)
+        _several(config, dataset, folder, folds, seeds, ensemble, workers, as_json)
         return
     _finish(_train(config, dataset, folder, as_json), as_json)
 
@@ -198,6 +201,7 @@ def _several(
     folder: Path,
     folds: str | None,
     seeds: int,
+    ensemble: bool,
     workers: int,
     quiet: bool,
 ) -> None:
@@ -206,9 +210,8 @@ def _several(
     if folds is not None and folds != "all" and not (folds.isdigit() and int(folds) > 0):
         raise TrainingError(f"--folds must be 'all' or a number from 1 on, but is {folds!r}.")
     wanted = None if folds is None else -1 if folds == "all" else int(folds)
-    study = Study.create(
-        folder, config, dataset, folds=wanted, seeds=seeds, workers=workers, command=typed_command()
-    )
+    options: dict[str, Any] = {"folds": wanted, "seeds": seeds, "ensemble": ensemble, "workers": workers}
+    study = Study.create(folder, config, dataset, **options, command=typed_command())
     with _ending_well(folder):
         summary = study.run(_listeners(quiet))
     _finish(summary, quiet)
@@ -288,6 +291,9 @@ def _show_study(summary: dict[str, Any]) -> None:
     for part in parts:
         mean, std = summary["mean"][part][metric], summary["std"][part][metric]
         typer.echo(f"{part} {metric}: {percent(mean)} ± {percent(std)} over {len(summary['runs'])} runs")
+    if "ensemble" in summary:
+        mean, std = (summary["ensemble"][what]["test"][metric] for what in ("mean", "std"))
+        typer.echo(f"test {metric} of the seeds together: {percent(mean)} ± {percent(std)} over the splits")
     typer.echo(paragraph("kept in  ", summary["folder"], width()))
 
 

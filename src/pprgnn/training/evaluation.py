@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.data.dataset import Facts
+from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.training.batches import Batches
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.metrics import Meter, default_metrics
+from pprgnn.training.metrics import Meter, default_metrics, scores
 from pprgnn.training.model import Model
 from pprgnn.training.objective import Objective
 
@@ -32,6 +32,21 @@ def evaluate(
             meter.add(found, wanted, objective(found, wanted))
             result[part] = meter.scores()
     return result, layers
+
+
+def score_together(
+    models: Sequence[Model], dataset: GraphDataset, masks: Mapping[str, Tensor]
+) -> dict[str, dict[str, float]]:
+    """Scores of every part by the mean probability of several models."""
+    first = models[0]
+    mean = torch.stack([model.probabilities(model.logits(dataset)) for model in models]).mean(0)
+    logits = torch.logit(mean, eps=1e-7) if first.facts.multi_label else mean.clamp(min=1e-30).log()
+    y, metrics = dataset.labels().to(logits.device), main_metrics(first.config, first.facts)
+    parts = {part: mask.to(logits.device) for part, mask in masks.items() if bool(mask.any())}
+    return {
+        part: scores(logits[mask], y[mask], multi_label=first.facts.multi_label, metrics=metrics)
+        for part, mask in parts.items()
+    }
 
 
 def main_metrics(config: Config, facts: Facts) -> tuple[str, ...]:

@@ -36,10 +36,17 @@ class Study:
     """Runs over ``folds`` and ``seeds`` in one folder."""
 
     def __init__(
-        self, folder: Path, config: Config, folds: Sequence[int], seeds: Sequence[int], workers: int
+        self,
+        folder: Path,
+        config: Config,
+        folds: Sequence[int],
+        seeds: Sequence[int],
+        workers: int,
+        ensemble: bool = False,
     ) -> None:
         self.folder, self.config = folder, config
         self.folds, self.seeds, self.workers = folds, seeds, workers
+        self.ensemble = ensemble
 
     @classmethod
     def create(
@@ -51,6 +58,7 @@ class Study:
         folds: int | None = None,
         seeds: int = 1,
         workers: int = 1,
+        ensemble: bool = False,
         command: str = "",
     ) -> Study:
         """A new study.
@@ -62,6 +70,7 @@ class Study:
             folds: How many splits, from the first on; :data:`ALL` of them; ``None``: the config's one.
             seeds: How many seeds, from the config's on.
             workers: How many runs at once, each in a process of its own with one CPU thread.
+            ensemble: Whether the seeds of a split are also scored together, by their mean probability.
             command: What started it, for the record.
         """
         from pprgnn.data.store import save
@@ -84,7 +93,7 @@ class Study:
         if own:
             save(dataset, folder / DATA)
         facts = {"folds": chosen, "seeds": list(range(first, first + seeds)), "workers": workers}
-        write_text(folder / STUDY, json.dumps(facts | {"command": command}, indent=1))
+        write_text(folder / STUDY, json.dumps(facts | {"ensemble": ensemble, "command": command}, indent=1))
         write_text(folder / CONFIG, config.to_toml())
         return cls.open(folder)
 
@@ -93,7 +102,8 @@ class Study:
         """An existing study."""
         folder = Path(folder)
         facts = json.loads((folder / STUDY).read_text(encoding="utf-8"))
-        return cls(folder, Run.open(folder).config, facts["folds"], facts["seeds"], facts["workers"])
+        config = Run.open(folder).config
+        return cls(folder, config, facts["folds"], facts["seeds"], facts["workers"], facts["ensemble"])
 
     def members(self) -> Iterator[tuple[str, Config]]:
         """The name and the settings of each run."""
@@ -163,8 +173,23 @@ class Study:
             "runs": [{key: each[key] for key in keys} for each in finished],
             "folder": str(self.folder),
         }
+        if self.ensemble and summary["finished"]:
+            summary["ensemble"] = dict(zip(("mean", "std"), _statistics(list(self._ensembles())), strict=True))
         write_text(self.folder / SUMMARY, json.dumps(summary, indent=1))
         return summary
+
+
+    def _ensembles(self) -> Iterator[dict[str, dict[str, float]]]:
+        """For each split, the scores of the mean probability over the seeds."""
+        from pprgnn.training.evaluation import score_together
+        from pprgnn.training.model import Model
+        from pprgnn.training.train import load_data
+
+        dataset = load_data(self.config)
+        for fold in self.folds:
+            folders = [self.folder / f"fold-{fold}-seed-{seed}" for seed in self.seeds]
+            masks = Run.open(folders[0]).split.masks(dataset)
+            yield score_together([Model.load(folder) for folder in folders], dataset, masks)
 
 
 def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, Any]:
@@ -178,11 +203,12 @@ def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, A
 
 def _statistics(scores: Sequence[Mapping[str, Mapping[str, float]]]) -> tuple[Any, Any]:
     """Mean and standard deviation (of the population, as the field has it) of every score."""
-    mean: dict[str, dict[str, float]] = {}
-    std: dict[str, dict[str, float]] = {}
+    mean: dict[str, dict[str, float | None]] = {}
+    std: dict[str, dict[str, float | None]] = {}
     for part in scores[0]:
         for name in scores[0][part]:
             values = [each[part][name] for each in scores]
-            mean.setdefault(part, {})[name] = statistics.fmean(values)
-            std.setdefault(part, {})[name] = statistics.pstdev(values)
+            known = None not in values  # a metric may be undefined on a small part
+            mean.setdefault(part, {})[name] = statistics.fmean(values) if known else None
+            std.setdefault(part, {})[name] = statistics.pstdev(values) if known else None
     return mean, std
