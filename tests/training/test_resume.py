@@ -158,6 +158,15 @@ def test_killed_at_any_moment(tmp_path, whole, case):
     assert_same(folder, wanted)
 
 
+def test_what_a_killed_writer_left_is_swept_away(tmp_path, whole):
+    folder = tmp_path / "run"
+    assert ended(child("node", folder, "after checkpoint.safetensors", 3)) == -signal.SIGKILL
+    for name in (".tmpAbC123", "model.safetensors.77.0a1b2c3d.part"):
+        (folder / name).write_bytes(b"half")
+    assert ended(child("node", folder)) == 0
+    assert_same(folder, whole("node"))
+
+
 def _size(folder: Path) -> int:
     path = folder / "metrics.jsonl"
     return path.stat().st_size if path.is_file() else -1

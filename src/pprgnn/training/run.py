@@ -154,7 +154,8 @@ class Run:
         write_text(self.folder / METRICS, "".join(json.dumps(record) + "\n" for record in kept))
 
     def _sweep(self) -> None:
-        for left in self.folder.glob("*.part"):  # half a file, from a process that was killed while writing it
+        # Half a file, from a process that was killed while writing it; safetensors has names of its own for them.
+        for left in (each for pattern in ("*.part", ".tmp*") for each in self.folder.glob(pattern)):
             left.unlink(missing_ok=True)
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
