@@ -84,9 +84,9 @@ def test_quick_commands_import_nothing_heavy(command, tmp_path):
 
 @pytest.mark.parametrize("command", QUICK, ids=" ".join)
 def test_quick_commands_start_within_half_a_second(command, tmp_path):
-    """In time of the processor, the best of six: the machine may be busy with something else."""
+    """In time of the processor, the best of three: the machine may be busy with something else."""
     times = []
-    while len(times) < 6 and min(times, default=1.0) >= 0.5:
+    for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert run(*command, PPRGNN_DATA=str(tmp_path)).returncode == 0
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
