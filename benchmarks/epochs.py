@@ -149,8 +149,8 @@ def bench_tolerances(hidden: int, epochs: int, seeds: int = 1) -> dict[str, dict
     for seed in range(seeds):
         for name, row in _one_seed(hidden, epochs, seed).items():
             whole = rows.setdefault(name, {"test": [], "val": [], "seconds": [], "solves": []})
-            for key, values in whole.items():
-                values += row[key] if isinstance(row[key], list) else [row[key]]
+            for key in ("test", "val", "seconds", "solves"):
+                whole[key] += row[key] if isinstance(row[key], list) else [row[key]]
             rows[name] = whole | {"depth": row["depth"], "hidden": hidden, "epochs": epochs}
     return rows
 

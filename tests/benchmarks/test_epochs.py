@@ -22,9 +22,10 @@ def test_tolerances_take_turns(monkeypatch, capsys):
     assert "chains" in recipe
     settings = {name: [*changes, *TINY, "metric=micro-F1"] for name, changes in epochs.TOLERANCES.items()}
     monkeypatch.setattr(epochs, "TOLERANCES", settings)
-    rows = epochs.bench_tolerances(hidden=4, epochs=3)
+    rows = epochs.bench_tolerances(hidden=4, epochs=3, seeds=2)
     assert list(rows) == list(settings)
-    assert all(len(row["seconds"]) == 3 for row in rows.values())
+    assert all(len(row["seconds"]) == 6 for row in rows.values())
+    assert all(len(row["test"]) == 2 for row in rows.values())
     told = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
     assert told[:6] != sorted(told[:6])  # not one after the other
     data = {"command": "c", "commit": "0" * 40, "edited": False, "date": "d", "machine": {"load_average": 0.0}}
