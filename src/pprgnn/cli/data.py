@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pprgnn.cli.data_import import import_command
+from pprgnn.cli.group import Group
 from pprgnn.cli.layout import is_terminal, paragraph, state_word, styled, table, width
 from pprgnn.data.card import Card
 from pprgnn.data.catalog import CATALOG, find, handle
@@ -18,6 +19,7 @@ from pprgnn.data.registry import COUNTS, differences, folder_of, load, state
 from pprgnn.data.roots import data_root
 
 app = typer.Typer(
+    cls=Group,
     help="Data sets: list them, fetch them, check them.",
     epilog="Example: pprgnn data fetch NCI1",
     no_args_is_help=True,

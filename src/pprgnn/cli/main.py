@@ -8,13 +8,13 @@ import traceback
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from pprgnn import __version__
 from pprgnn.cli.data import app as data_app
 from pprgnn.cli.doctor import doctor
 from pprgnn.cli.evaluate import evaluate_command
 from pprgnn.cli.explain import explain
+from pprgnn.cli.group import Group
 from pprgnn.cli.layout import styled
 from pprgnn.cli.predict import predict_command
 from pprgnn.cli.train import train_command
@@ -25,7 +25,7 @@ DEBUG = "PPRGNN_DEBUG"
 STOPPED = 130  # what a shell reports for Ctrl-C
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """Ends an expected error with one sentence instead of a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
