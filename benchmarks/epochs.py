@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -188,6 +190,8 @@ def markdown(data: dict) -> str:
     edited = " (edited since)" if data["edited"] else ""
     made = f"`{data['command']}` at commit `{data['commit'][:12]}`{edited}, {data['date']}, seed 0"
     parts = [f"# Training\n\n{made}; load at the start {data['machine']['load_average']:.1f}."]
+    if "remark" in data:
+        parts.append(data["remark"])
     if data["overhead"]:
         header = ["run", "epochs", "epoch s", "solves s", "epoch / solves", "worst epoch", "depth per layer"]
         rows = [
@@ -197,7 +201,7 @@ def markdown(data: dict) -> str:
         ]  # fmt: skip
         text = (
             "An epoch over the time inside its solves (forward, backward, depth search); medians. Validation,\n"
-            "metrics, logging and checkpoints are in the epoch."
+            "metrics, logging and checkpoints are in the epoch. The recipes of the paper; PPI-GO with lr 0.001."
         )
         parts += ["## Overhead", table(header, rows), text]
     if data["tolerance"]:
@@ -232,7 +236,7 @@ def main(given: list[str] | None = None) -> None:
     arguments = parser.parse_args(given)
     path = arguments.output.with_suffix(".json")
     old = json.loads(path.read_text()) if path.is_file() else {}
-    command = "python -m benchmarks.epochs" + "".join(f" {word}" for word in given or [])
+    command = shlex.join(["python", "-m", "benchmarks.epochs", *(sys.argv[1:] if given is None else given)])
     data = {"command": command, **machine.commit(), "date": machine.now(), "machine": machine.describe()}
     for part in ("overhead", "tolerance"):
         data[part] = old.get(part, {}) if arguments.only not in (None, part) else {}
