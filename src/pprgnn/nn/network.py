@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -62,6 +63,10 @@ class Network(torch.nn.Module):
             return None
         conv = layers[0][1]
         return {"normalize": conv.normalization, "add_self_loops": conv.add_self_loops}
+
+    def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
+        """Those that ``training.recursion_lr`` and ``recursion_weight_decay`` are for: W of the recursions."""
+        return (layer.weight for _, layer in ppr_layers(self))
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""

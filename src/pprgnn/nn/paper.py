@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from torch.nn.functional import elu
 from pprgnn.nn.layers import ppr_layers
 from pprgnn.nn.network import GraphHead, Network, check_features, check_nodes
 from pprgnn.nn.ppr_conv import PPRConv
+
+Layer: TypeAlias = Callable[..., PPRConv]  # infinite-depth layers that can take the place of ours
 
 
 class _PaperNet(Network):
@@ -32,13 +35,15 @@ class PPINet(_PaperNet):
     options of :class:`PPRConv` such as ``eps`` (0.25) or ``tol``.
     """
 
-    def __init__(self, in_channels: int, num_classes: int, hidden: int = 256, **conv: Any) -> None:
+    def __init__(
+        self, in_channels: int, num_classes: int, hidden: int = 256, *, layer: Layer = PPRConv, **conv: Any
+    ) -> None:
         super().__init__()
         options = {"eps": 0.25, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
         sizes = [in_channels, 4 * hidden, 2 * hidden, 2 * hidden, hidden, num_classes]
         pairs = list(itertools.pairwise(sizes))
         self.in_channels = in_channels
-        self.convs = torch.nn.ModuleList(PPRConv(size, out, **options) for size, out in pairs)
+        self.convs = torch.nn.ModuleList(layer(size, out, **options) for size, out in pairs)
         self.skips = torch.nn.ModuleList(torch.nn.Linear(size, out) for size, out in pairs)
         self.reset_parameters()
 
@@ -69,13 +74,20 @@ class CoPurchaseNet(_PaperNet):
     """
 
     def __init__(
-        self, num_nodes: int, num_classes: int, hidden: int = 128, dropout: float = 0.5, **conv: Any
+        self,
+        num_nodes: int,
+        num_classes: int,
+        hidden: int = 128,
+        dropout: float = 0.5,
+        *,
+        layer: Layer = PPRConv,
+        **conv: Any,
     ) -> None:
         super().__init__()
         options = {"eps": 0.06, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
         self.num_nodes: int = num_nodes
         self.embedding = torch.nn.Embedding(num_nodes, hidden)
-        self.conv = PPRConv(None, hidden, **options)
+        self.conv = layer(None, hidden, **options)
         self.dropout = torch.nn.Dropout(dropout)
         self.head = torch.nn.Linear(hidden, num_classes, bias=False)
         self.reset_parameters()
@@ -110,14 +122,19 @@ class PaperGraphNet(_PaperNet):
     """
 
     def __init__(
-        self, in_channels: int, num_classes: int, hidden: int = 64, dropout: float = 0.5, **conv: Any
+        self,
+        in_channels: int,
+        num_classes: int,
+        hidden: int = 64,
+        dropout: float = 0.5,
+        *,
+        layer: Layer = PPRConv,
+        **conv: Any,
     ) -> None:
         super().__init__()
         options = {"eps": 1.0, "smooth_input": True, "bias": False} | conv
         self.in_channels = in_channels
-        self.convs = torch.nn.ModuleList(
-            PPRConv(size, hidden, **options) for size in (in_channels, hidden, hidden)
-        )
+        self.convs = torch.nn.ModuleList(layer(size, hidden, **options) for size in (in_channels, hidden, hidden))
         self.head = GraphHead(hidden, num_classes, pooling="sum", layers=2, dropout=dropout)
         self.reset_parameters()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -40,6 +40,8 @@ class StackedNet(Network):
         input_layer: Put a linear layer with the activation before the first infinite-depth layer.
         weight_init: How W starts: ``"glorot"``, or ``"identity"``, with which a layer starts as personalised
             PageRank and needs few labels.
+        layer: The class of the infinite-depth layer, such as :class:`pprgnn.baselines.ignn.IGNNConv`.
+        **own: Options that only this class has.
     """
 
     def __init__(
@@ -69,6 +71,8 @@ class StackedNet(Network):
         bias: bool = True,
         input_layer: bool = False,
         weight_init: Literal["glorot", "identity"] = "glorot",
+        layer: Callable[..., PPRConv] = PPRConv,
+        **own: Any,
     ) -> None:
         super().__init__()
         if weight_init not in ("glorot", "identity"):
@@ -98,9 +102,10 @@ class StackedNet(Network):
             "add_self_loops": add_self_loops,
             "normalize": normalize,
             "bias": bias,
+            **own,
         }
         sizes = [first] + [hidden] * (layers - 1)
-        self.convs = torch.nn.ModuleList(PPRConv(size, hidden, **options) for size in sizes)
+        self.convs = torch.nn.ModuleList(layer(size, hidden, **options) for size in sizes)
         self.norms = torch.nn.ModuleList(_norm_layer(norm, hidden) for _ in sizes)
         self.skips = torch.nn.ModuleList(
             torch.nn.Identity() if size in (None, hidden) else torch.nn.Linear(size, hidden, bias=False)

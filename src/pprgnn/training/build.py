@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.nn.network import Network
 from pprgnn.training.config import ModelConfig
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.systems import System, find_system
 
 EDGES = ("edge_index", "edge_weight")
 
@@ -29,6 +31,7 @@ class Shape:
     num_classes: int
     num_nodes: int | None = None
     edges: str | None = None  # with learned rows, the digest of the edges they were learned on
+    typical_nodes: int | None = None  # graph tasks: three fifths of the graphs have at least so many nodes
 
     @classmethod
     def of(cls, dataset: GraphDataset, x: Tensor | None) -> Shape:
@@ -39,7 +42,9 @@ class Shape:
             )
         if x is None:
             return cls(dataset.facts.task, 0, dataset.num_classes, dataset.num_nodes, digest(dataset, EDGES))
-        return cls(dataset.facts.task, x.size(1), dataset.num_classes)
+        sizes = sorted(dataset.graph_sizes, reverse=True)
+        typical = sizes[math.ceil(0.6 * len(sizes)) - 1] if dataset.facts.task == "graph" else None
+        return cls(dataset.facts.task, x.size(1), dataset.num_classes, typical_nodes=typical)
 
 
 def digest(dataset: GraphDataset, names: Sequence[str] = (*EDGES, "x")) -> str:
@@ -114,17 +119,42 @@ def _degree_features(dataset: GraphDataset) -> Tensor:
 
 def build_network(config: ModelConfig, shape: Shape, *, checkpoint: bool = False, tol: float = 1e-5) -> Network:
     """A new network with fresh weights."""
-    kind = config.architecture
-    if kind == "auto":
-        kind = shape.task
-    _check_kind(kind, shape)
-    conv = _conv_options(config) | {"checkpoint": checkpoint, "tol": tol}
+    system = find_system(config.system)
+    if shape.task not in system.tasks:
+        raise TrainingError(
+            f"{system.title} labels {system.tasks[0]}s, but here labels are per {shape.task}; `pprgnn models` tells "
+            f"which systems label {shape.task}s."
+        )
     try:
-        if kind in ("ppi", "co-purchase", "paper-graph"):
-            return _paper_network(kind, config, shape, conv)
-        return _gcn(config, shape) if kind == "gcn" else _stacked_network(kind, config, shape, conv)
+        if system.kind == "infinite":
+            return _infinite_network(system, config, shape, checkpoint, tol)
+        return _own_network(system, config, shape)
     except ValueError as error:  # settings that do not go together
         raise TrainingError(str(error)) from error
+
+
+def _own_network(system: System, config: ModelConfig, shape: Shape) -> Network:
+    """A system with a network of its own; where nodes have no features, it reads learned rows."""
+    from pprgnn.nn.embedded import EmbeddedNet
+
+    options = {name: getattr(config, name) for name in system.reads} | system.own_settings(config.own)
+    if "typical_nodes" in system.facts:
+        options["typical_nodes"] = shape.typical_nodes
+    if shape.num_nodes is None:
+        network: Network = system.load()(shape.in_channels, shape.num_classes, shape.task, **options)
+        return network
+    inner = system.load()(config.hidden, shape.num_classes, shape.task, **options)
+    return EmbeddedNet(inner, shape.num_nodes, config.hidden)
+
+
+def _infinite_network(system: System, config: ModelConfig, shape: Shape, checkpoint: bool, tol: float) -> Network:
+    """An infinite-depth layer in one of the networks made for them."""
+    kind = shape.task if config.architecture == "auto" else config.architecture
+    _check_kind(kind, shape)
+    conv = _conv_options(system, config) | {"checkpoint": checkpoint, "tol": tol}
+    if kind in ("ppi", "co-purchase", "paper-graph"):
+        return _paper_network(kind, config, shape, conv)
+    return _stacked_network(kind, config, shape, conv)
 
 
 def _paper_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[str, Any]) -> Network:
@@ -161,16 +191,21 @@ def _stacked_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[st
     return NodeNet(in_channels, shape.num_classes, num_nodes=shape.num_nodes, **options)
 
 
-def _conv_options(config: ModelConfig) -> dict[str, Any]:
-    return {
+def _conv_options(system: System, config: ModelConfig) -> dict[str, Any]:
+    """What the layer is told, and the class of the layer; of our own settings, those that it reads."""
+    options = {
         "eps": config.eps,
         "learn_eps": {"no": False, "yes": True, "channel": "channel"}[config.learn_eps],
         "activation": config.activation,
+        "grad_terms": config.grad_terms or None,
+    }
+    return {name: value for name, value in options.items() if name in system.reads} | {
+        "layer": system.load(),
         "depth": _depth_rule(config.depth),
         "max_depth": config.max_depth,
-        "grad_terms": config.grad_terms or None,
         "add_self_loops": config.self_loops,
         "normalize": config.normalize,
+        **system.own_settings(config.own),
     }
 
 
@@ -191,20 +226,8 @@ def _check_kind(kind: str, shape: Shape) -> None:
             "model.architecture = 'co-purchase' learns a row for each node of one graph; set "
             "data.features = 'embedding'."
         )
-    if kind in ("ppi", "gcn") and shape.num_nodes is not None:
+    if kind == "ppi" and shape.num_nodes is not None:
         raise TrainingError(
             f"model.architecture = {kind!r} reads features of nodes, but there are none; set "
             f"data.features = 'degree', or use 'node'."
         )
-
-
-def _gcn(config: ModelConfig, shape: Shape) -> Network:
-    """PyG's own GCN, as its examples build it: layers counts convolutions, 1 standing for the usual 2."""
-    from torch_geometric.nn import GCN
-
-    from pprgnn.nn import PyGNet
-
-    layers = max(config.layers, 2)
-    out = shape.num_classes if shape.task == "node" else config.hidden
-    model = GCN(shape.in_channels, config.hidden, layers, out, dropout=config.dropout)
-    return PyGNet(model, shape.task, shape.num_classes, pooling=config.pooling, dropout=config.dropout)

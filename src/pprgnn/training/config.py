@@ -14,8 +14,9 @@ from typing import Any, Literal, get_type_hints
 
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import checked, kind_of, option, parse, toml, tomllib
+from pprgnn.training.systems import find_system
 
-Architecture = Literal["auto", "node", "graph", "ppi", "co-purchase", "paper-graph", "gcn"]
+Architecture = Literal["auto", "node", "graph", "ppi", "co-purchase", "paper-graph"]
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,13 @@ class DataConfig:
 class ModelConfig:
     """What learns."""
 
+    system: str = option("pprgnn", "what learns; `pprgnn models` lists them")
     architecture: Architecture = option(
-        "auto", "node, graph: the general ones; ppi, co-purchase, paper-graph: the paper's; gcn: PyG's"
+        "auto",
+        "around infinite-depth layers: node, graph: the general ones; ppi, co-purchase, paper-graph: the paper's",
     )
     hidden: int = option(64, "width", least=1)
-    layers: int = option(1, "infinite-depth layers, one after the other", least=1)
+    layers: int = option(1, "layers, one after the other", least=1)
     eps: float | tuple[float, ...] = option(1.0, "decay rate; several, [1.0, 0.1], share the channels", above=0)
     learn_eps: Literal["no", "yes", "channel"] = option("no", "learn the decay rate, or one per channel")
     activation: Literal["relu", "leaky_relu", "tanh", "identity"] = option("relu", "of the recursion")
@@ -67,6 +70,7 @@ class ModelConfig:
     )
     max_depth: int = option(500, "the cap; reaching it warns", least=1)
     grad_terms: int = option(5, "terms of the gradient; 0: all", least=0)
+    own: dict[str, Any] = option({}, "settings that only this system has; `pprgnn models NAME` lists them")
 
 
 @dataclass(frozen=True)
@@ -114,19 +118,45 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
+    def __post_init__(self) -> None:
+        """Refuse a system that does not exist, and settings that it would not read."""
+        system, model = find_system(self.model.system), self.model
+        system.own_settings(model.own)
+        usual = ModelConfig()
+        for each in fields(model):
+            value = getattr(model, each.name)
+            if each.name not in (*system.reads, "system", "own") and value != getattr(usual, each.name):
+                raise TrainingError(
+                    f"{system.title} does not read model.{each.name}, but it is {value!r}; leave it out. It reads "
+                    f"{', '.join(system.reads)}."
+                )
+
     # ----------------------------------------------------------------------------------------------- from outside
+    @classmethod
+    def for_system(cls, name: str, data: DataConfig | None = None) -> Config:
+        """The usual settings of a system; ours are the defaults of all sections."""
+        system = find_system(name)
+        sections: dict[str, dict[str, Any]] = {"data": {}, "model": {"system": system.name}, "training": {}}
+        for key, value in system.settings.items():
+            section, _, field_name = key.partition(".")
+            sections[section][field_name] = value
+        model, training = ModelConfig(**sections["model"]), TrainingConfig(**sections["training"])
+        return cls(data or DataConfig(**sections["data"]), model, training)
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], origin: str = "The configuration") -> Config:
         """Check every name and value of a nested mapping; what is missing has its default."""
-        sections = {each.name: each.default_factory for each in fields(cls)}
-        built = {}
+        sections = [each.name for each in fields(cls)]
         for name, section in values.items():
             if name not in sections:
                 raise TrainingError(f"{origin} must have the sections data, model and training, but has {name!r}.")
             if not isinstance(section, Mapping):
                 raise TrainingError(f"[{name}] of {origin} must be a section, but is {section!r}.")
-            built[name] = _section(sections[name], name, section, origin)  # type: ignore[arg-type]
-        return cls(**built)
+        system = values.get("model", {}).get("system", ModelConfig.system)
+        usual = cls.for_system(system) if isinstance(system, str) else cls()  # what is no text is refused below
+        return cls(
+            **{name: _section(getattr(usual, name), name, values.get(name, {}), origin) for name in sections}
+        )
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Config:
@@ -147,7 +177,7 @@ class Config:
             key, equals, text = setting.partition("=")
             if not equals:
                 raise TrainingError(f"A setting must look like key=value, but came as {setting!r}.")
-            section, name, rest = _resolve(key.strip())
+            section, name, rest = _resolve(key.strip(), config.model.system)
             value = parse(text.strip())
             if rest:  # an entry of a table: split.fraction=0.05
                 table = getattr(getattr(config, section), name)
@@ -158,16 +188,31 @@ class Config:
         return config
 
     def with_values(self, values: Mapping[str, Any]) -> Config:
-        """Replace fields by their values; a key may do without its section."""
-        config = self
+        """Replace fields by their values; a key may do without its section.
+
+        Another ``system`` comes first and brings its usual settings for ``[model]`` and ``[training]``.
+        """
+        config, changes = self, dict[str, dict[str, Any]]()
+        system = values.get("model.system", values.get("system", config.model.system))
+        checked(ModelConfig, "model", "system", system, "The setting")
+        if find_system(system).name != config.model.system:
+            config = Config.for_system(system, config.data)
         for key, value in values.items():
-            section, name, rest = _resolve(key)
-            if rest:
+            section, name, rest = _resolve(key, config.model.system)
+            if (section, name) == ("model", "system"):
+                continue
+            old = changes.setdefault(section, {})
+            if section == "model" and name == "own" and rest:
+                old["own"] = old.get("own", config.model.own) | {rest: value}
+            elif rest:
                 raise TrainingError(f"There is no setting {key!r}; it would be an entry of {section}.{name}.")
-            old = getattr(config, section)
-            new = checked(type(old), section, name, value, "The setting")
-            config = replace(config, **{section: replace(old, **{name: new})})
-        return config
+            else:
+                kind = type(getattr(config, section))
+                old[name] = checked(kind, section, name, value, "The setting")
+        return replace(
+            config,
+            **{section: replace(getattr(config, section), **changed) for section, changed in changes.items()},
+        )
 
     # -------------------------------------------------------------------------------------------------- outwards
     def to_dict(self) -> dict[str, dict[str, Any]]:
@@ -207,16 +252,22 @@ def settings() -> Iterator[Setting]:
 
 
 # ----------------------------------------------------------------------------------------------------- look-up
-def _section(kind: type[Any], name: str, values: Mapping[str, Any], origin: str) -> Any:
+def _section(usual: Any, name: str, values: Mapping[str, Any], origin: str) -> Any:
+    kind = type(usual)
     known = [each.name for each in fields(kind)]
     for key in values:
         if key not in known:
             raise TrainingError(f"[{name}] of {origin} has no setting {key!r}{_hint(key, known)}")
-    return kind(**{key: checked(kind, name, key, values[key], f"[{name}] of {origin}:") for key in values})
+    return replace(
+        usual, **{key: checked(kind, name, key, values[key], f"[{name}] of {origin}:") for key in values}
+    )
 
 
-def _resolve(key: str) -> tuple[str, str, str]:
-    """``lr`` or ``training.lr`` to its section and name; what follows a table's name is an entry of it."""
+def _resolve(key: str, system: str) -> tuple[str, str, str]:
+    """``lr`` or ``training.lr`` to its section and name; what follows a table's name is an entry of it.
+
+    A setting that only the system has is an entry of ``model.own``.
+    """
     all_names = {each.name: [f.name for f in fields(each.default_factory)] for each in fields(Config)}  # type: ignore
     head, _, tail = key.partition(".")
     if head in all_names and tail.partition(".")[0] in all_names[head]:
@@ -225,7 +276,10 @@ def _resolve(key: str) -> tuple[str, str, str]:
     for section, names in all_names.items():
         if head in names:
             return section, head, tail
-    known = [name for names in all_names.values() for name in names]
+    own = [name for name, *_ in find_system(system).describe_own()]
+    if key.removeprefix("model.") in own:
+        return "model", "own", key.removeprefix("model.")
+    known = [name for names in all_names.values() for name in names] + own
     raise TrainingError(f"There is no setting {key!r}{_hint(key.rpartition('.')[2], known)}")
 
 

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.network import Network
 from pprgnn.training.config import TrainingConfig
 
 WARM_UP = 0.3  # one-cycle: share of the steps in which the rate rises ...
 FROM, TO = 1 / 25, 1e-4  # ... from this part of its peak; and where it ends
 
 
-def make_optimizer(network: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+def make_optimizer(network: Network, config: TrainingConfig) -> torch.optim.Optimizer:
     """Adam or AdamW, in the version that makes one pass over memory; the recursions' W may move differently."""
-    parameters, recursion = list(network.parameters()), {id(layer.weight) for _, layer in ppr_layers(network)}
+    parameters, recursion = list(network.parameters()), {id(p) for p in network.slow_parameters()}
     fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in parameters)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     decay = config.recursion_weight_decay

@@ -178,7 +178,6 @@ class Study:
         write_text(self.folder / SUMMARY, json.dumps(summary, indent=1))
         return summary
 
-
     def _ensembles(self) -> Iterator[dict[str, dict[str, float]]]:
         """For each split, the scores of the mean probability over the seeds."""
         from pprgnn.training.evaluation import score_together

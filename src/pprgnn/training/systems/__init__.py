@@ -1,0 +1,33 @@
+"""Every system that can be trained: ours, and those it is compared with. `pprgnn models` lists them.
+
+Imports neither torch nor PyG.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.systems import classic, deep, fixed_point, infinite, kernels
+from pprgnn.training.systems.system import System
+
+__all__ = ["SYSTEMS", "System", "find_system"]
+
+SYSTEMS: tuple[System, ...] = (
+    *infinite.SYSTEMS,
+    *classic.SYSTEMS,
+    *deep.SYSTEMS,
+    *fixed_point.SYSTEMS,
+    *kernels.SYSTEMS,
+)
+_BY_NAME = {system.name: system for system in SYSTEMS}
+
+
+def find_system(name: str) -> System:
+    """The system of this name, in any case of letters."""
+    system = _BY_NAME.get(name.lower())
+    if system is None:
+        close = difflib.get_close_matches(name.lower(), _BY_NAME, 1)
+        hint = f"did you mean {close[0]!r}?" if close else "`pprgnn models` lists them."
+        raise TrainingError(f"There is no model {name!r}; {hint}")
+    return system

@@ -1,0 +1,94 @@
+"""One system that can be trained: who wrote about it, what it can do, and which settings it reads.
+
+Imports neither torch nor PyG: the command line lists systems before anything heavy is loaded.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_type_hints
+
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.option import checked, kind_of
+
+Task = Literal["node", "graph"]
+ALL_TASKS: tuple[Task, ...] = ("node", "graph")
+EXTRAS = {"grakel": "kernels", "sklearn": "kernels", "numba": "gdc"}  # which extra of ours brings a module
+
+
+@dataclass(frozen=True)
+class NothingOfItsOwn:
+    """A system without settings of its own."""
+
+
+@dataclass(frozen=True)
+class System:
+    """A system.
+
+    Attributes:
+        name: what `--model` calls it.
+        title: what its paper calls it.
+        paper: the title of the paper.
+        year: of the paper.
+        link: to the paper.
+        summary: one sentence: what it does.
+        kind: ``infinite``: a layer in the place of ours, in the same networks; ``network``: a network of its own;
+            ``kernel``: a graph kernel with a support vector machine.
+        build: ``"module:Class"`` of the layer or network.
+        tasks: whether it labels nodes, graphs or both.
+        edge_weights: whether it uses the weights of edges.
+        new_graphs: whether it can label graphs that it has not seen in training.
+        reads: which settings of ``[model]`` it reads, besides ``system`` and ``own``.
+        own: a dataclass of the settings that only this system has, ``own`` of ``[model]`` in a recipe.
+        settings: its usual settings where they are not our defaults, by ``section.name``.
+        facts: what its network must know of the data besides the usual: ``typical_nodes``.
+        requires: modules that must be installed.
+    """
+
+    name: str
+    title: str
+    paper: str
+    year: int
+    link: str
+    summary: str
+    kind: Literal["infinite", "network", "kernel"]
+    build: str
+    tasks: tuple[Task, ...] = ALL_TASKS
+    edge_weights: bool = True
+    new_graphs: bool = True
+    reads: tuple[str, ...] = ("hidden", "layers", "dropout", "pooling")
+    own: type[Any] = NothingOfItsOwn
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    facts: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+
+    def load(self) -> Any:
+        """The class of the layer or network; says what to install if something is missing."""
+        for module in self.requires:
+            if importlib.util.find_spec(module) is None:
+                extra = EXTRAS[module]
+                raise TrainingError(
+                    f"{self.title} needs {module}, which is not installed; run `pip install 'pprgnn[{extra}]'`."
+                )
+        module, _, name = self.build.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+    def own_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All of the system's own settings: the given ones, checked, and the others' defaults."""
+        known = [each.name for each in fields(self.own)]
+        for name in given:
+            if name not in known:
+                has = f"has {', '.join(known)}" if known else "has none"
+                raise TrainingError(f"{self.title} has no setting {name!r} of its own: it {has}.")
+        values = self.own(
+            **{name: checked(self.own, "model.own", name, given[name], "The setting") for name in given}
+        )
+        return {name: getattr(values, name) for name in known}
+
+    def describe_own(self) -> Iterator[tuple[str, Any, str, str]]:
+        """Name, default, kind and sentence of each of its own settings."""
+        hints = get_type_hints(self.own)
+        for each in fields(self.own):
+            yield each.name, each.default, kind_of(hints[each.name]), each.metadata["help"]
