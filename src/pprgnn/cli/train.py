@@ -36,6 +36,7 @@ from pprgnn.cli.tables import (
 from pprgnn.training.config import Config, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.recipes import find_recipe, recipe_names
+from pprgnn.training.systems import find_system
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
@@ -49,6 +50,9 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting; --settings lists them. Repeatable."),
 ]
+System = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="NAME", help="Which system; `pprgnn models` lists them.")
+]
 Json = Annotated[bool, typer.Option("--json", help="The summary as JSON, for programs; no progress.")]
 
 
@@ -57,6 +61,7 @@ def train_command(
     edges: Edges = None,
     nodes: Nodes = None,
     target: Target = None,
+    model: System = None,
     changes: Set = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder of the run; runs/... by default.")
@@ -90,17 +95,17 @@ def train_command(
     From a recipe, a data set, or your own tables. Every run is a folder; Ctrl-C saves, --resume goes on.
     """
     if show_settings:
-        for line in _settings_lines(config_for(what, changes or [])):
+        for line in _settings_lines(config_for(what, changes or [], model)):
             typer.echo(line)
         return
     if resume is not None:
-        if what is not None or edges is not None or changes:
+        if what is not None or edges is not None or changes or model:
             raise TrainingError("--resume takes all settings from the run's folder; leave out everything else.")
         _finish(_resume(resume, as_json), as_json)
         return
     if (what is None) == (edges is None):
         raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
-    config = config_for(what, changes or [])
+    config = config_for(what, changes or [], model)
     dataset = None
     if edges is not None:
         named = named_columns(
@@ -125,8 +130,22 @@ def train_command(
 
 
 # --------------------------------------------------------------------------------------------------- what is meant
-def config_for(what: str | None, changes: list[str]) -> Config:
-    """The settings: of a recipe, or the defaults for a data set; then the changes."""
+def config_for(what: str | None, changes: list[str], model: str | None = None) -> Config:
+    """The settings: of a recipe, or a system's usual ones for a data set; then the changes.
+
+    For another system than a recipe's own, there may be a recipe (cora-gat for GAT on cora); otherwise only the
+    data are taken from the recipe.
+    """
+    if model is None:
+        return _of_recipe(what).with_settings(changes)
+    system = find_system(model).name
+    special = None if what is None else find_recipe(f"{what}-{system}")
+    if special is not None:
+        return Config.from_toml(special).with_settings(changes)
+    return _of_recipe(what).with_values({"model.system": system}).with_settings(changes)
+
+
+def _of_recipe(what: str | None) -> Config:
     config = Config()
     if what is not None:
         recipe = find_recipe(what)
@@ -139,7 +158,7 @@ def config_for(what: str | None, changes: list[str]) -> Config:
             config = config.with_values({"data.name": str(Path(what).resolve())})
         else:
             config = config.with_values({"data.name": _data_name(what)})
-    return config.with_settings(changes)
+    return config
 
 
 def _data_name(what: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pprgnn.cli.tables import Edges, Nodes, Target, named_columns
-from pprgnn.cli.train import STOPPED, Json, Set, What, config_for, own_tables, typed_command
+from pprgnn.cli.train import STOPPED, Json, Set, System, What, config_for, own_tables, typed_command
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.search import read_search, search_space
 
@@ -31,6 +31,7 @@ def tune_command(
             ".toml file of such lines. Repeatable.",
         ),
     ] = None,
+    model: System = None,
     changes: Set = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder; tunings/... by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the tuning in this folder.")] = None,
@@ -44,13 +45,13 @@ def tune_command(
     """
     seconds = None if timeout is None else 60 * timeout
     if resume is not None:
-        if what is not None or edges is not None or changes or search or output is not None:
+        if what is not None or edges is not None or changes or model or search or output is not None:
             raise TrainingError("--resume takes all settings from its folder; only --trials may go with it.")
         _run(as_json, lambda listener: _resume(resume, trials, seconds, listener))
         return
     if (what is None) == (edges is None):
         raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
-    config = config_for(what, changes or [])
+    config = config_for(what, changes or [], model)
     space = search_space(read_search(search), config) if search else None
     dataset = None
     if edges is not None:

@@ -122,8 +122,8 @@ def build_network(config: ModelConfig, shape: Shape, *, checkpoint: bool = False
     system = find_system(config.system)
     if shape.task not in system.tasks:
         raise TrainingError(
-            f"{system.title} labels {system.tasks[0]}s, but here labels are per {shape.task}; `pprgnn models` tells "
-            f"which systems label {shape.task}s."
+            f"{system.title} labels {system.tasks[0]}s, but here labels are per {shape.task}; `pprgnn models` "
+            f"tells which systems label {shape.task}s."
         )
     try:
         if system.kind == "infinite":

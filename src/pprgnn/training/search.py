@@ -14,6 +14,7 @@ from typing import Any
 from pprgnn.training.config import Config, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import parse, toml, tomllib
+from pprgnn.training.systems import find_system
 
 SIGNIFICANT = 3  # digits of a suggested number; more would only look exact
 FIXED = ("training.metric", "training.monitor", "training.seed")
@@ -64,21 +65,27 @@ Space = dict[str, Range | Choice]
 
 def default_space(config: Config) -> Space:
     """What usually matters, as far as the network of the config has it."""
+    reads, kind = find_system(config.model.system).reads, config.model.architecture
+    if find_system(config.model.system).kind == "kernel":
+        raise TrainingError("A graph kernel chooses its settings by itself, inside the training part; train it.")
     wanted: dict[str, Any] = {
         "training.lr": Range(1e-3, 0.1, log=True),
         "training.weight_decay": Range(1e-6, 1e-2, log=True),
         "model.hidden": Choice((32, 64, 128)),
+        "model.dropout": Range(0.0, 0.8),
+        "model.learn_eps": Choice(("no", "yes")),
+        "model.eps": Range(0.05, 2.0, log=True),
+        "model.layers": Range(1, 2),
     }
-    kind = config.model.architecture
-    if kind != "ppi":
-        wanted["model.dropout"] = Range(0.0, 0.8)
-    if kind != "gcn":
-        wanted["model.learn_eps"] = Choice(("no", "yes"))
-        if isinstance(config.model.eps, float):  # several rates are a choice that a range would undo
-            wanted["model.eps"] = Range(0.05, 2.0, log=True)
-    if kind in ("auto", "node", "graph"):
-        wanted["model.layers"] = Range(1, 2)
-    return search_space(wanted, config)
+    if not isinstance(config.model.eps, float):  # several rates are a choice that a range would undo
+        del wanted["model.eps"]
+    if kind == "ppi":
+        del wanted["model.dropout"]
+    if kind not in ("auto", "node", "graph") or config.model.layers > 2:  # a deep network is meant to be one
+        del wanted["model.layers"]
+    return search_space(
+        {k: v for k, v in wanted.items() if k.partition(".")[2] in (*reads, "lr", "weight_decay")}, config
+    )
 
 
 def search_space(given: Mapping[str, Any], config: Config) -> Space:
