@@ -1,16 +1,31 @@
-"""GCN, as its paper builds it."""
+"""GCN: the average of the neighbours, a linear map and ReLU, a few times."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
-from torch_geometric.nn import GCN
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn import GCNConv
 
-from pprgnn.nn.pyg_net import PyGNet
+from pprgnn.baselines.task_network import TaskNetwork
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.nn.network import check_features
+from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
 
-class GCNNet(PyGNet):
-    """PyG's ``GCN``; for graphs, pooling and a head follow."""
+class GCNNet(TaskNetwork):
+    r"""Kipf and Welling's network, with dropout before each layer; for graphs, pooling and a head follow.
+
+    .. math::
+        \mathbf{X}^{(\ell + 1)} = \mathrm{ReLU}(\mathbf{\tilde{A}} \mathbf{X}^{(\ell)} \mathbf{W}^{(\ell)} +
+        \mathbf{b}^{(\ell)})
+
+    The last layer of a node task has no ReLU: it gives the logits. Weight decay is for the first layer; that of all
+    others is ``training.recursion_weight_decay``, 0 in the paper.
+    """
 
     def __init__(
         self,
@@ -23,6 +38,42 @@ class GCNNet(PyGNet):
         dropout: float = 0.5,
         pooling: str = "sum",
     ) -> None:
-        out = num_classes if task == "node" else hidden
-        model = GCN(in_channels, hidden, layers, out, dropout=dropout)
-        super().__init__(model, task, num_classes, pooling=pooling, dropout=dropout)
+        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout)
+        self.in_channels, self.dropout = in_channels, dropout
+        sizes = [in_channels, *[hidden] * (layers - 1), hidden if self.for_graphs else num_classes]
+        self.convs = torch.nn.ModuleList(
+            through_adjacency(GCNConv(size, following, normalize=False))
+            for size, following in zip(sizes, sizes[1:], strict=False)
+        )
+        self.norm: torch.nn.Module = torch.nn.Identity()
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """All layers."""
+        x = check_features(x, self.in_channels)
+        adj = self.adjacency(x, edge_index, edge_weight)
+        for number, conv in enumerate(self.convs, 1):
+            x = conv(F.dropout(x, self.dropout, self.training), adj)
+            if number < len(self.convs) or self.for_graphs:
+                x = self.norm(x).relu()
+        return x
+
+    def adjacency(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Adjacency:
+        """What the layers multiply by."""
+        return as_adjacency(
+            edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True
+        )
+
+    @property
+    def adjacency_options(self) -> dict[str, Any] | None:
+        """With self-loops, symmetrically normalised."""
+        return {"normalize": "sym", "add_self_loops": True}
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Without dropout."""
+        return self.dropout == 0
+
+    def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
+        """All but those of the first layer."""
+        yield from self.convs[1:].parameters()
+        yield from self.head.parameters()

@@ -160,20 +160,21 @@ void multiply(const T* left, const T* packed, int64_t rows, int64_t d, int64_t w
     }
 }
 
-// y = phi(beta * x + b) with phi(z) = z for z > 0, slope * z otherwise. beta may be null for 1, x null for 0.
+// y = phi(beta * x + b) with phi(z) = z for z > 0, slope * z otherwise; x may be null for 0. Given a state `at`,
+// phi'(at) * (beta * x + b) instead: a step of the adjoint of an equilibrium.
 template <class T>
-void activate(const T* x, const T* beta, const T* b, T slope, int64_t d, T* y) {
+void activate(const T* x, const T* beta, const T* b, T slope, int64_t d, T* y, const T* at = nullptr) {
     constexpr int L = Lanes<T>::count;
     int64_t j = 0;
     for (; j + L <= d; j += L) {
         auto z = load(b + j);
         if (x) z += load(beta + j) * load(x + j);
         auto low = slope * z + T(0);  // + 0 turns -0 into 0
-        store(y + j, z > 0 ? z : low);
+        store(y + j, (at ? load(at + j) : z) > 0 ? z : low);
     }
     for (; j < d; ++j) {
         const T z = x ? beta[j] * x[j] + b[j] : b[j];
-        y[j] = z > 0 ? z : slope * z + T(0);
+        y[j] = (at ? at[j] : z) > 0 ? z : slope * z + T(0);
     }
 }
 
@@ -195,9 +196,10 @@ void chain(const T* bar, const T* at, T slope, int64_t d, T* z, T* total) {
 }
 
 // states[n] = G(n) for n = depth ... 0. With an order, row r of G(0) goes to row order[r]: where the caller wants it.
+// `warm`: states[depth] is already there. `at`: see activate.
 template <class T>
 int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t depth, T* const* states,
-            const int64_t* order, int threads) {
+            const int64_t* order, const T* at, bool warm, int threads) {
     const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
     T* packed = allocate<T>(d * width);
     if (!packed) return 1;
@@ -210,9 +212,10 @@ int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t d
         const int64_t begin = cut(g, part, parts), end = cut(g, part + 1, parts);
         T *product = allocate<T>(kBlock * width), *out = allocate<T>(kBlock * width), *beta = allocate<T>(d);
         failed |= !(product && out && beta);
-        if (!failed)
+        const auto mask = [=](int64_t row) { return at ? at + row * d : nullptr; };
+        if (!failed && !warm)
             for (int64_t row = begin; row < end; ++row)
-                activate<T>(nullptr, nullptr, b + row * d, slope, d, target(depth, row));
+                activate<T>(nullptr, nullptr, b + row * d, slope, d, target(depth, row), mask(row));
         for (int64_t n = depth - 1; n >= 0; --n) {
 #pragma omp barrier
             if (failed) continue;
@@ -223,7 +226,7 @@ int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t d
                 gather(g, g_next, row, row + rows, product, width);
                 multiply(product, packed, rows, d, width, out);
                 for (int64_t r = 0; r < rows; ++r)
-                    activate(out + r * width, beta, b + (row + r) * d, slope, d, target(n, row + r));
+                    activate(out + r * width, beta, b + (row + r) * d, slope, d, target(n, row + r), mask(row + r));
             }
         }
         std::free(product), std::free(out), std::free(beta);
@@ -336,7 +339,14 @@ int product(Graph<T> g, const T* x, T* out, int threads) {
     extern "C" int pprgnn_forward_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
                                            const T* value, const T* b, const T* w, const T* eps, double slope,        \
                                            int64_t depth, T* const* states, const int64_t* order, int threads) {      \
-        return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), depth, states, order, threads);              \
+        return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), depth, states, order, nullptr, false,        \
+                          threads);                                                                                    \
+    }                                                                                                                  \
+    extern "C" int pprgnn_iterate_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
+                                           const T* value, const T* b, const T* w, const T* eps, double slope,        \
+                                           int64_t steps, T* const* states, const T* at, int64_t warm, int threads) { \
+        return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), steps, states, nullptr, at, warm != 0,       \
+                          threads);                                                                                    \
     }                                                                                                                  \
     extern "C" int pprgnn_adjoint_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
                                            const T* value, const T* w, const T* w_t, const T* eps, double slope,      \

@@ -95,6 +95,25 @@ def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor], order:
     )
 
 
+def iterate(
+    library: ctypes.CDLL,
+    matrix: Tensor,
+    b: Tensor,
+    weight: Tensor,
+    slope: float,
+    states: list[Tensor],
+    at: Tensor | None,
+    warm: bool,
+) -> None:
+    """X ← φ(MXW + B), or φ'(at) ⊙ (MXW + B), once for each state but the last, which it starts from.
+
+    Unless ``warm``, the last one is filled first, with X = 0 on the right-hand side.
+    """
+    eps = torch.zeros_like(weight[0])  # nothing decays
+    steps, weight = len(states) - 1, weight.contiguous()
+    _call(library, "pprgnn_iterate", matrix, b, weight, eps, ctypes.c_double(slope), steps, states, at, int(warm))
+
+
 def adjoint(
     library: ctypes.CDLL,
     problem: Problem,

@@ -60,7 +60,9 @@ def solve(
     """
     rule = resolve_depth(depth)
     phi = resolve_activation(activation)
-    _check(b, weight, adj, tol, max_depth, grad_terms)
+    check_inputs(b, weight, adj, tol, max_depth)
+    if grad_terms is not None and grad_terms < 1:
+        raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {grad_terms}.")
     eps = as_eps(eps, b, weight.size(0))
     b = b.contiguous()
 
@@ -75,7 +77,7 @@ def solve(
     )
 
     status = found.status
-    if not _finite(state.detach()):
+    if not finite(state.detach()):
         status = Status.NOT_FINITE
     _warn(status, found, tol, max_depth, weight, eps)
     return Solution(
@@ -89,7 +91,8 @@ def solve(
     )
 
 
-def _check(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int, grad_terms: int | None) -> None:
+def check_inputs(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int) -> None:
+    """Raise unless shapes, types and numbers are such that there is something to solve."""
     if not isinstance(adj, Adjacency):
         raise TypeError(
             f"adj must be a pprgnn.Adjacency, but came as {type(adj).__name__}; build it with "
@@ -109,7 +112,7 @@ def _check(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int
     adj.check_like(b, "b")
     adj.check_like(weight, "weight")
     for name, tensor in (("b", b), ("weight", weight)):
-        if not _finite(tensor.detach()):
+        if not finite(tensor.detach()):
             place = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
             raise NotFiniteError(
                 f"{name} must be finite, but {name}[{place[0]}, {place[1]}] is {float(tensor[place].detach())}; "
@@ -119,11 +122,9 @@ def _check(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int
         raise ValueError(f"tol must be > 0, but came as {tol}.")
     if max_depth < 1:
         raise ValueError(f"max_depth must be >= 1, but came as {max_depth}.")
-    if grad_terms is not None and grad_terms < 1:
-        raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {grad_terms}.")
 
 
-def _finite(x: Tensor) -> bool:
+def finite(x: Tensor) -> bool:
     """Whether all entries are; their sum tells in one pass, unless it overflows itself."""
     return math.isfinite(float(x.sum())) or bool(torch.isfinite(x).all())
 

@@ -89,6 +89,7 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
     """
 
     last_solution: Solution | None
+    hops = 1  # how many a step makes
 
     def __init__(
         self,
@@ -204,20 +205,27 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         adj = self._adjacency(edge_index, edge_weight, b)
         with torch.autocast(b.device.type, enabled=False):
             b = self._input_term(b if not self.smooth_input else adj @ b)
-            solution = solve(
-                b,
-                self.weight,
-                adj,
-                eps=self.eps,
-                depth=self.depth_rule,
-                tol=self.tol,
-                max_depth=self.max_depth,
-                grad_terms=self.grad_terms,
-                activation=self.activation,
-                checkpoint=self.checkpoint,
-            )
+            solution = self._solve(b, adj)
         self.last_solution = replace(solution, state=solution.state.detach())
         return solution.state
+
+    def recurrent_weight(self) -> Tensor:
+        """W as the recursion uses it: here the parameter itself."""
+        return self.weight
+
+    def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
+        return solve(
+            b,
+            self.recurrent_weight(),
+            adj,
+            eps=self.eps,
+            depth=self.depth_rule,
+            tol=self.tol,
+            max_depth=self.max_depth,
+            grad_terms=self.grad_terms,
+            activation=self.activation,
+            checkpoint=self.checkpoint,
+        )
 
     def _input_term(self, b: Tensor) -> Tensor:
         return b if self.bias is None else b + self.bias
@@ -294,8 +302,11 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         b = self._input_term(b)
         phi, eps = self.activation.function, torch.as_tensor(self.eps, dtype=b.dtype, device=b.device)
         g = phi(b)
+        weight = self.recurrent_weight()
         for n in range(self.last_solution.depth - 1, -1, -1):
-            g = phi(decay(n, eps) * (self.propagate(edge_index, x=g, edge_weight=edge_weight) @ self.weight) + b)
+            for _ in range(self.hops):
+                g = self.propagate(edge_index, x=g, edge_weight=edge_weight)
+            g = phi(decay(n, eps) * (g @ weight) + b)
         return g
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:

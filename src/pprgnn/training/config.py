@@ -8,13 +8,14 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import checked, kind_of, option, parse, toml, tomllib
-from pprgnn.training.systems import find_system
+from pprgnn.training.systems import SYSTEMS, find_system
 
 Architecture = Literal["auto", "node", "graph", "ppi", "co-purchase", "paper-graph"]
 
@@ -119,17 +120,17 @@ class Config:
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
-        """Refuse a system that does not exist, and settings that it would not read."""
-        system, model = find_system(self.model.system), self.model
-        system.own_settings(model.own)
-        usual = ModelConfig()
+        """Write out the system's own settings; refuse those that it would not read, and an unknown system."""
+        system, model, usual = find_system(self.model.system), self.model, ModelConfig()
         for each in fields(model):
             value = getattr(model, each.name)
             if each.name not in (*system.reads, "system", "own") and value != getattr(usual, each.name):
                 raise TrainingError(
-                    f"{system.title} does not read model.{each.name}, but it is {value!r}; leave it out. It reads "
-                    f"{', '.join(system.reads)}."
+                    f"{system.title} does not read model.{each.name}, but it is {value!r}; leave it out "
+                    f"(`pprgnn models {system.name}` tells what it reads)."
                 )
+        own = system.own_settings(model.own)
+        object.__setattr__(self, "model", replace(model, system=system.name, own=own))
 
     # ----------------------------------------------------------------------------------------------- from outside
     @classmethod
@@ -153,10 +154,11 @@ class Config:
             if not isinstance(section, Mapping):
                 raise TrainingError(f"[{name}] of {origin} must be a section, but is {section!r}.")
         system = values.get("model", {}).get("system", ModelConfig.system)
-        usual = cls.for_system(system) if isinstance(system, str) else cls()  # what is no text is refused below
-        return cls(
-            **{name: _section(getattr(usual, name), name, values.get(name, {}), origin) for name in sections}
-        )
+        with _telling(origin):
+            usual = cls.for_system(system) if isinstance(system, str) else cls()  # no text is refused below
+        parts = {name: _section(getattr(usual, name), name, values.get(name, {}), origin) for name in sections}
+        with _telling(origin):
+            return cls(**parts)
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Config:
@@ -171,18 +173,23 @@ class Config:
         return cls.from_dict(values, str(path))
 
     def with_settings(self, settings: Sequence[str]) -> Config:
-        """Apply ``key=value`` settings, in their order; a key may do without its section."""
-        config = self
+        """Apply ``key=value`` settings, in their order; a key may do without its section.
+
+        Another ``system`` comes first, as in :meth:`with_values`.
+        """
+        pairs = []
         for setting in settings:
             key, equals, text = setting.partition("=")
             if not equals:
                 raise TrainingError(f"A setting must look like key=value, but came as {setting!r}.")
-            section, name, rest = _resolve(key.strip(), config.model.system)
-            value = parse(text.strip())
+            pairs.append((key.strip(), parse(text.strip())))
+        config = self
+        for key, value in sorted(pairs, key=lambda pair: pair[0] not in ("system", "model.system")):
+            section, name, rest = resolve(key, config.model.system)
             if rest:  # an entry of a table: split.fraction=0.05
                 table = getattr(getattr(config, section), name)
                 if not isinstance(table, dict):
-                    raise TrainingError(f"There is no setting {key.strip()!r}: {section}.{name} is not a table.")
+                    raise TrainingError(f"There is no setting {key!r}: {section}.{name} is not a table.")
                 value = table | {rest: value}
             config = config.with_values({f"{section}.{name}": value})
         return config
@@ -192,29 +199,31 @@ class Config:
 
         Another ``system`` comes first and brings its usual settings for ``[model]`` and ``[training]``.
         """
-        config, changes = self, dict[str, dict[str, Any]]()
-        system = values.get("model.system", values.get("system", config.model.system))
-        checked(ModelConfig, "model", "system", system, "The setting")
-        if find_system(system).name != config.model.system:
-            config = Config.for_system(system, config.data)
+        config = self
+        wanted = values.get("model.system", values.get("system", config.model.system))
+        system = find_system(checked(ModelConfig, "model", "system", wanted, "The setting"))
+        if system.name != config.model.system:
+            config = Config.for_system(system.name, config.data)
+        changes: dict[str, dict[str, Any]] = {section.name: {} for section in fields(config)}
         for key, value in values.items():
-            section, name, rest = _resolve(key, config.model.system)
-            if (section, name) == ("model", "system"):
-                continue
-            old = changes.setdefault(section, {})
-            if section == "model" and name == "own" and rest:
-                old["own"] = old.get("own", config.model.own) | {rest: value}
+            section, name, rest = resolve(key, system.name)
+            changed = changes[section]
+            if name == "own" and rest:
+                changed["own"] = changed.get("own", config.model.own) | {rest: value}
             elif rest:
                 raise TrainingError(f"There is no setting {key!r}; it would be an entry of {section}.{name}.")
             else:
                 kind = type(getattr(config, section))
-                old[name] = checked(kind, section, name, value, "The setting")
-        return replace(
-            config,
-            **{section: replace(getattr(config, section), **changed) for section, changed in changes.items()},
-        )
+                changed[name] = checked(kind, section, name, value, "The setting")
+        return Config(**{name: replace(getattr(config, name), **changed) for name, changed in changes.items()})
 
     # -------------------------------------------------------------------------------------------------- outwards
+    def value(self, key: str) -> Any:
+        """A setting by its name, with or without its section: ``lr``, ``training.lr``, ``own.heads``, ``heads``."""
+        section, name, rest = resolve(key, self.model.system)
+        found = getattr(getattr(self, section), name)
+        return found[rest] if rest else found
+
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """For JSON: tuples become lists."""
         return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
@@ -234,21 +243,32 @@ class Config:
 class Setting:
     """One line of `--help`."""
 
-    section: str
+    section: str  # data, model, model.own, training
     name: str
     default: Any
     kind: str
     text: str
 
+    @property
+    def key(self) -> str:
+        """The name with its section."""
+        return f"{self.section}.{self.name}"
 
-def settings() -> Iterator[Setting]:
-    """Every setting with its default, kind and sentence."""
+
+def settings(system: str | None = None) -> Iterator[Setting]:
+    """Every setting with its default, kind and sentence; of a system, what it reads, with its usual values."""
+    chosen = None if system is None else find_system(system)
+    usual = Config() if system is None else Config.for_system(system)
     for section in fields(Config):
-        part: Any = section.default_factory
-        hints = get_type_hints(part)
+        part = getattr(usual, section.name)
+        hints = get_type_hints(type(part))
         for each in fields(part):
-            default = getattr(part(), each.name)
-            yield Setting(section.name, each.name, default, kind_of(hints[each.name]), each.metadata["help"])
+            if chosen is None or section.name != "model" or each.name in ("system", *chosen.reads):
+                default, kind = getattr(part, each.name), kind_of(hints[each.name])
+                yield Setting(section.name, each.name, default, kind, each.metadata["help"])
+        if chosen is not None and section.name == "model":
+            for name, default, kind, text in chosen.describe_own():
+                yield Setting("model.own", name, default, kind, text)
 
 
 # ----------------------------------------------------------------------------------------------------- look-up
@@ -263,7 +283,16 @@ def _section(usual: Any, name: str, values: Mapping[str, Any], origin: str) -> A
     )
 
 
-def _resolve(key: str, system: str) -> tuple[str, str, str]:
+@contextmanager
+def _telling(origin: str) -> Iterator[None]:
+    """What is wrong with the system and its settings is said of the file that they come from."""
+    try:
+        yield
+    except TrainingError as error:
+        raise TrainingError(f"[model] of {origin}: {error}") from error
+
+
+def resolve(key: str, system: str) -> tuple[str, str, str]:
     """``lr`` or ``training.lr`` to its section and name; what follows a table's name is an entry of it.
 
     A setting that only the system has is an entry of ``model.own``.
@@ -276,10 +305,15 @@ def _resolve(key: str, system: str) -> tuple[str, str, str]:
     for section, names in all_names.items():
         if head in names:
             return section, head, tail
-    own = [name for name, *_ in find_system(system).describe_own()]
-    if key.removeprefix("model.") in own:
-        return "model", "own", key.removeprefix("model.")
-    known = [name for names in all_names.values() for name in names] + own
+    own, others = key.removeprefix("model."), dict[str, list[str]]()
+    for each in SYSTEMS:
+        for name, *_ in each.describe_own():
+            others.setdefault(name, []).append(each.name)
+    if system in others.get(own, ()):
+        return "model", "own", own
+    if own in others:
+        raise TrainingError(f"{find_system(system).title} has no setting {key!r}; {', '.join(others[own])} has.")
+    known = [name for names in (*all_names.values(), others) for name in names]
     raise TrainingError(f"There is no setting {key!r}{_hint(key.rpartition('.')[2], known)}")
 
 

@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from pprgnn.training.option import option
 from pprgnn.training.systems.system import System
 
+
+@dataclass(frozen=True)
+class GIN:
+    """What only GIN has."""
+
+    train_eps: bool = option(False, "learn how much a node counts beside its neighbours")
+
+
+@dataclass(frozen=True)
+class GAT:
+    """What only GAT has."""
+
+    heads: int = option(8, "heads of the hidden layers", least=1)
+    output_heads: int = option(1, "heads of the last layer, which are averaged; on node tasks", least=1)
+    attention_dropout: float = option(0.6, "dropout of the attention", least=0, most=0.95)
+
+
 SYSTEMS: tuple[System, ...] = (
+    System(
+        name="mlp",
+        title="MLP",
+        paper="Learning Representations by Back-Propagating Errors",
+        year=1986,
+        link="https://doi.org/10.1038/323533a0",
+        summary="Linear layers on the features of each node; the edges change nothing.",
+        kind="network",
+        build="pprgnn.baselines.mlp:MLPNet",
+        settings={"model.layers": 2},
+    ),
     System(
         name="gcn",
         title="GCN",
@@ -14,6 +45,31 @@ SYSTEMS: tuple[System, ...] = (
         summary="Each layer averages the neighbours' states, with a linear map and ReLU.",
         kind="network",
         build="pprgnn.baselines.gcn:GCNNet",
-        settings={"model.layers": 2},
+        settings={"model.layers": 2, "training.recursion_weight_decay": 0.0},
+    ),
+    System(
+        name="gat",
+        title="GAT",
+        paper="Graph Attention Networks",
+        year=2018,
+        link="https://arxiv.org/abs/1710.10903",
+        summary="As GCN, but attention decides how much each neighbour counts; hidden is the width of one head.",
+        kind="network",
+        build="pprgnn.baselines.gat:GATNet",
+        edge_weights=False,
+        own=GAT,
+        settings={"model.hidden": 8, "model.layers": 2, "model.dropout": 0.6, "training.lr": 0.005},
+    ),
+    System(
+        name="gin",
+        title="GIN",
+        paper="How Powerful are Graph Neural Networks?",
+        year=2019,
+        link="https://arxiv.org/abs/1810.00826",
+        summary="Sums over neighbours through perceptrons: as strong as the Weisfeiler-Leman test.",
+        kind="network",
+        build="pprgnn.baselines.gin:GINNet",
+        own=GIN,
+        settings={"model.layers": 4, "training.weight_decay": 0.0},
     ),
 )

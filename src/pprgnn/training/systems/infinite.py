@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from pprgnn.training.option import option
 from pprgnn.training.systems.system import System
 
 AROUND = (  # what the networks around an infinite-depth layer read
@@ -23,6 +26,28 @@ AROUND = (  # what the networks around an infinite-depth layer read
     "max_depth",
 )
 
+
+@dataclass(frozen=True)
+class IGNN:
+    """Settings of IGNN."""
+
+    kappa: float = option(0.95, "how much a step may keep of a difference", above=0, most=0.999)
+
+
+@dataclass(frozen=True)
+class EIGNN:
+    """Settings of EIGNN."""
+
+    gamma: float = option(0.8, "how much of a message survives a step", above=0, most=0.999)
+
+
+@dataclass(frozen=True)
+class MGNNI(EIGNN):
+    """Settings of MGNNI."""
+
+    scales: int = option(2, "hops per step: equilibria for 1, 2, ... up to so many", least=1)
+
+
 SYSTEMS: tuple[System, ...] = (
     System(
         name="pprgnn",
@@ -34,5 +59,44 @@ SYSTEMS: tuple[System, ...] = (
         kind="infinite",
         build="pprgnn.nn:PPRConv",
         reads=(*AROUND, "eps", "learn_eps", "activation", "weight_init", "grad_terms"),
+    ),
+    System(
+        name="ignn",
+        title="IGNN",
+        paper="Implicit Graph Neural Networks",
+        year=2020,
+        link="https://arxiv.org/abs/2009.06211",
+        summary="The equilibrium of one layer; projecting the weights keeps it unique.",
+        kind="infinite",
+        build="pprgnn.baselines.ignn:IGNNConv",
+        reads=(*AROUND, "activation", "weight_init"),
+        own=IGNN,
+        settings={"model.max_depth": 300},
+    ),
+    System(
+        name="eignn",
+        title="EIGNN",
+        paper="EIGNN: Efficient Infinite-Depth Graph Neural Networks",
+        year=2021,
+        link="https://arxiv.org/abs/2202.10720",
+        summary="The equilibrium of a linear layer whose weights contract by construction.",
+        kind="infinite",
+        build="pprgnn.baselines.eignn:EIGNNConv",
+        reads=AROUND,
+        own=EIGNN,
+        settings={"model.norm": "batch"},
+    ),
+    System(
+        name="mgnni",
+        title="MGNNI",
+        paper="MGNNI: Multiscale Graph Neural Networks with Implicit Layers",
+        year=2022,
+        link="https://arxiv.org/abs/2210.08353",
+        summary="Equilibria that hop one, two, ... steps at a time, mixed by attention for each node.",
+        kind="infinite",
+        build="pprgnn.baselines.mgnni:MGNNIConv",
+        reads=AROUND,
+        own=MGNNI,
+        settings={"model.norm": "batch"},
     ),
 )

@@ -1,0 +1,130 @@
+"""PPNP and APPNP, as their paper builds them: predict first, then propagate by personalised PageRank."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import APPNP, MLP
+
+from pprgnn.baselines.exact_pagerank import exact_pagerank
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.nn.network import GraphHead, Network, check_features
+from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
+
+
+class PredictThenPropagate(Network):
+    """A perceptron on each node by itself, with dropout on its input and between its layers; then propagation.
+
+    On node tasks the perceptron's outputs are logits; for graphs, pooling and a head follow.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "node",
+        *,
+        hidden: int = 64,
+        layers: int = 2,
+        dropout: float = 0.5,
+        pooling: str = "sum",
+    ) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        out = num_classes if task == "node" else hidden
+        self.dropout = torch.nn.Dropout(dropout)
+        self.mlp = MLP([in_channels, *[hidden] * (layers - 1), out], dropout=dropout, norm=None)
+        self.head = None
+        if task == "graph":
+            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """The perceptron, then the propagation."""
+        x = check_features(x, self.in_channels)
+        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
+        return self.propagate(self.mlp(self.dropout(x)), adj)
+
+    @abstractmethod
+    def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
+        """From what each node says by itself to what its neighbourhood says."""
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """Nothing for nodes; pooling and the linear layers for graphs."""
+        logits: Tensor = state if self.head is None else self.head(state, batch, num_graphs)
+        return logits
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Whether there is no dropout."""
+        return self.dropout.p == 0
+
+    @property
+    def adjacency_options(self) -> dict[str, Any]:
+        """As in GCN."""
+        return {"normalize": "sym", "add_self_loops": True}
+
+    def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
+        """All but the first layer's: the paper has weight decay only there."""
+        first = {id(parameter) for parameter in self.mlp.lins[0].parameters()}
+        return (parameter for parameter in self.parameters() if id(parameter) not in first)
+
+
+class APPNPNet(PredictThenPropagate):
+    r"""Propagation by a few steps of the power iteration for personalised PageRank.
+
+    .. math:: Z_0 = H = \mathrm{MLP}(X), \quad Z_{k+1} = (1 - \alpha) \tilde{A} Z_k + \alpha H
+
+    Args:
+        hops: The number of steps.
+        alpha: The chance to return to the start in each of them.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "node",
+        *,
+        hops: int = 10,
+        alpha: float = 0.1,
+        **perceptron: Any,
+    ) -> None:
+        super().__init__(in_channels, num_classes, task, **perceptron)
+        self.steps = through_adjacency(APPNP(hops, alpha, normalize=False))
+
+    def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
+        """The steps."""
+        z: Tensor = self.steps(h, adj)
+        return z
+
+
+class PPNPNet(PredictThenPropagate):
+    r"""Propagation by the limit of infinitely many steps: personalised PageRank, solved to a tolerance.
+
+    .. math:: Z = \alpha (I - (1 - \alpha) \tilde{A})^{-1} \mathrm{MLP}(X)
+
+    Args:
+        alpha: The chance to return to the start.
+        tol: As in :func:`exact_pagerank`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "node",
+        *,
+        alpha: float = 0.1,
+        tol: float = 1e-6,
+        **perceptron: Any,
+    ) -> None:
+        super().__init__(in_channels, num_classes, task, **perceptron)
+        self.alpha, self.tol = alpha, tol
+
+    def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
+        """The solution."""
+        return exact_pagerank(adj, h, alpha=self.alpha, tol=self.tol)

@@ -1,0 +1,61 @@
+"""Layers whose output is an equilibrium: what IGNN, EIGNN and MGNNI share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.depth import Fixed, Measured, resolve_depth
+from pprgnn.core.equilibrium import equilibrium
+from pprgnn.core.solution import Solution
+from pprgnn.nn.ppr_conv import PPRConv
+
+
+class EquilibriumConv(PPRConv):
+    r"""What layers of equilibria have in common with :class:`pprgnn.nn.PPRConv`, whose place they can take.
+
+    Args:
+        in_channels, out_channels, activation, tol, max_depth, smooth_input, cached, add_self_loops, normalize,
+            bias: as in :class:`pprgnn.nn.PPRConv`.
+        depth: An integer for exactly so many steps, or :obj:`None` for as many as the tolerance asks for.
+        **kwargs: Further arguments of :class:`pprgnn.nn.PPRConv`; :obj:`grad_terms` and :obj:`checkpoint` mean
+            nothing here, since the gradient is that of the equilibrium and needs one state.
+    """
+
+    def __init__(self, in_channels: int | None, out_channels: int, **kwargs: Any) -> None:
+        for name in ("eps", "learn_eps"):
+            kwargs.pop(name, None)  # nothing decays
+        rule = resolve_depth(kwargs.get("depth"))
+        if not isinstance(rule, Fixed | Measured):
+            raise ValueError(
+                f"depth of '{type(self).__name__}' must be None or a number of steps, but came as {rule!r}; its "
+                f"steps are repeated until they change nothing more."
+            )
+        self.steps = rule.k if isinstance(rule, Fixed) else None
+        super().__init__(in_channels, out_channels, **kwargs)
+
+    @property
+    def eps(self) -> float:
+        """0: nothing decays."""
+        return 0.0
+
+    def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
+        return equilibrium(
+            b,
+            self.recurrent_weight(),
+            adj,
+            activation=self.activation,
+            hops=self.hops,
+            steps=self.steps,
+            tol=self.tol,
+            max_depth=self.max_depth,
+        )
+
+    def __repr__(self) -> str:
+        depth = "" if self.steps is None else f", depth={self.steps}"
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}{self._own_repr()}{depth})"
+
+    def _own_repr(self) -> str:
+        return ""

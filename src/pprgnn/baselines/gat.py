@@ -1,0 +1,80 @@
+"""GAT: neighbours count as much as attention says."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn import GATConv
+
+from pprgnn.baselines.task_network import TaskNetwork
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.data.errors import DataError
+from pprgnn.nn.network import check_features
+
+
+class GATNet(TaskNetwork):
+    r"""Veličković et al.'s network, with dropout before each layer; for graphs, pooling and a head follow.
+
+    .. math::
+        \mathbf{x}^\prime_i = \mathrm{ELU}\left(\sum_{j \in \mathcal{N}(i) \cup \{i\}} \alpha_{ij} \mathbf{W}
+        \mathbf{x}_j\right), \qquad \alpha_{ij} = \mathrm{softmax}_j\left(\mathrm{LeakyReLU}(\mathbf{a}^\top
+        [\mathbf{W} \mathbf{x}_i \,\Vert\, \mathbf{W} \mathbf{x}_j])\right)
+
+    for each head; heads are put side by side. The last layer of a node task averages them instead, without ELU: it
+    gives the logits. Note that ``hidden`` is the width of one head.
+
+    Args:
+        heads: Heads of the hidden layers.
+        output_heads: Heads of the last layer of a node task.
+        attention_dropout: Dropout of the attention.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "node",
+        *,
+        hidden: int = 8,
+        layers: int = 2,
+        dropout: float = 0.6,
+        pooling: str = "sum",
+        heads: int = 8,
+        output_heads: int = 1,
+        attention_dropout: float = 0.6,
+    ) -> None:
+        width = heads * hidden
+        super().__init__(task, width, num_classes, pooling=pooling, dropout=dropout)
+        self.in_channels, self.dropout, self.attention_dropout = in_channels, dropout, attention_dropout
+        inner = layers if self.for_graphs else layers - 1
+        sizes = [in_channels, *[width] * inner]
+        self.convs = torch.nn.ModuleList(
+            GATConv(size, hidden, heads, dropout=attention_dropout) for size in sizes[:inner]
+        )
+        if not self.for_graphs:
+            last = GATConv(sizes[-1], num_classes, output_heads, concat=False, dropout=attention_dropout)
+            self.convs.append(last)
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """All layers."""
+        x = check_features(x, self.in_channels)
+        if isinstance(edge_index, Adjacency):
+            raise DataError("GAT weighs edges itself: it needs a plain edge_index, but got a pprgnn.Adjacency.")
+        if edge_weight is not None:
+            raise DataError(
+                "GAT cannot use edge weights, but the graph has some; leave them out or choose a system that can, "
+                "such as GCN."
+            )
+        for number, conv in enumerate(self.convs, 1):
+            x = conv(F.dropout(x, self.dropout, self.training), edge_index)
+            if number < len(self.convs) or self.for_graphs:
+                x = F.elu(x)
+        return x
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Without dropout."""
+        return self.dropout == 0 and self.attention_dropout == 0

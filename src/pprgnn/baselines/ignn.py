@@ -1,0 +1,61 @@
+"""IGNN: the equilibrium of one layer, kept unique by projecting its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.baselines.projection import project_columns
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.solution import Solution
+
+
+class IGNNConv(EquilibriumConv):
+    r"""The implicit layer of IGNN.
+
+    From `"Implicit Graph Neural Networks" <https://arxiv.org/abs/2009.06211>`_:
+
+    .. math::
+        \mathbf{X} = \phi\left(\mathbf{\tilde{A}} \mathbf{X} \mathbf{W} + \mathbf{U} \mathbf{\Omega} + \mathbf{b}
+        \right)
+
+    Before each pass :math:`\mathbf{W}` is projected, so that the absolute sum of each of its columns is at most
+    :math:`\kappa` over the spectral radius of :math:`\mathbf{\tilde{A}}`: the equilibrium is then unique, and
+    repeating the equation leads there.
+
+    Args:
+        in_channels, out_channels, **kwargs: as in :class:`EquilibriumConv`.
+        kappa: How much a step may keep of a difference, below 1. (default: :obj:`0.95`)
+
+    Example:
+        >>> import torch
+        >>> conv = IGNNConv(16, 32)
+        >>> conv(torch.randn(3, 16), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])).shape
+        torch.Size([3, 32])
+        >>> conv.last_solution.converged
+        True
+    """
+
+    def __init__(self, in_channels: int | None, out_channels: int, *, kappa: float = 0.95, **kwargs: Any) -> None:
+        if not 0 < kappa < 1:
+            raise ValueError(f"kappa must be between 0 and 1, but came as {kappa}.")
+        self.kappa = kappa
+        super().__init__(in_channels, out_channels, **kwargs)
+
+    def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
+        with torch.no_grad():  # the parameter itself is moved: gradient descent goes on from there
+            projected = project_columns(self.weight, self.kappa / spectral_radius_bound(adj))
+            if projected is not self.weight:
+                self.weight.copy_(projected)
+        return super()._solve(b, adj)
+
+    def _own_repr(self) -> str:
+        return f", kappa={self.kappa:g}"
+
+
+def spectral_radius_bound(adj: Adjacency) -> float:
+    """At least the largest eigenvalue of |Ã|; a normalised matrix is similar to one whose rows add up to 1."""
+    return 1.0 if adj.normalize else max(adj.norm_bound, 1e-30)

@@ -1,0 +1,309 @@
+"""Equilibria X = φ(ÃᵐXW + B): the recursion without decay, which only converges when its steps contract.
+
+What other implicit networks solve (IGNN, EIGNN, MGNNI), on the matrices, buffers and kernel of our own recursion.
+Steps are run in bundles; after each, the last two states tell how far the equilibrium still is. The gradient is
+the implicit one: it needs the equilibrium alone, whatever it took to get there.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.core import kernel
+from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.buffers import give, take
+from pprgnn.core.kernel import multiply
+from pprgnn.core.recursion import Problem
+from pprgnn.core.solution import ConvergenceWarning, Solution, Status
+from pprgnn.core.solve import check_inputs, finite
+
+BUNDLE = 4  # steps before the first look; later bundles are as long as the contraction seen so far suggests
+LONGEST_BUNDLE = 32
+
+
+def equilibrium(
+    b: Tensor,
+    weight: Tensor,
+    adj: Adjacency,
+    *,
+    activation: str | Activation | None = "relu",
+    hops: int = 1,
+    steps: int | None = None,
+    tol: float = 1e-5,
+    max_depth: int = 500,
+) -> Solution:
+    r"""Solve X = φ(Ãᵐ X W + B) for X, by repeating it from X = 0. Differentiable in ``b``, ``weight`` and ``adj``.
+
+    There is one equilibrium if ‖Ãᵐ‖₂ times the largest absolute column sum of W, or ‖W‖₂, is below 1; ``weight``
+    is taken as it is. The gradient is that of the equilibrium itself and needs one state of memory.
+
+    Args:
+        b: shape (num_nodes, channels).
+        weight: W, shape (channels, channels).
+        adj: the graph.
+        activation: as in :func:`pprgnn.solve`.
+        hops: m, how many hops a step makes.
+        steps: run exactly so many instead of looking at the tolerance.
+        tol: error allowed, relative to ‖b‖ (in the gradient, to that of the incoming one): an estimate from the
+            contraction seen, and a proof where :attr:`Solution.error_bound` says so.
+        max_depth: the cap; reaching it warns.
+
+    Example:
+        >>> import torch, pprgnn
+        >>> adj = pprgnn.Adjacency.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+        >>> solution = equilibrium(torch.eye(3), 0.5 * torch.eye(3), adj, activation="identity")
+        >>> inverse = torch.linalg.inv(torch.eye(3) - 0.5 * adj.to_dense())
+        >>> bool(torch.allclose(solution.state, inverse, atol=1e-5))
+        True
+    """
+    phi = resolve_activation(activation)
+    check_inputs(b, weight, adj, tol, max_depth)
+    if hops < 1:
+        raise ValueError(f"hops must be >= 1, but came as {hops}.")
+    if steps is not None and steps < 0:
+        raise ValueError(f"steps must be >= 0, but came as {steps}.")
+    if b.numel() == 0:
+        return Solution(b, 0, Status.CERTIFIED, 0.0, None, None, 0)
+    search = _Search(tol, max_depth, steps)
+    state: Tensor = _Equilibrium.apply(  # type: ignore[no-untyped-call]
+        b.contiguous(), weight, adj.value, adj, phi, hops, search
+    )
+    if not finite(state.detach()):
+        search.status = Status.NOT_FINITE
+    search.warn(weight)
+    return Solution(
+        state=state,
+        depth=search.steps,
+        status=search.status,
+        error_bound=search.bound,
+        measured_error=None,
+        estimated_error=search.estimate,
+        products=search.steps * hops,
+    )
+
+
+@dataclass
+class _Search:
+    """How far the equilibrium is, and how many steps that took."""
+
+    tol: float
+    max_depth: int
+    fixed: int | None = None
+    steps: int = 0
+    status: Status = Status.CAPPED
+    estimate: float | None = None  # relative error, from the contraction seen
+    bound: float | None = None  # relative error, proved
+
+    def warn(self, weight: Tensor, what: str = "The equilibrium") -> None:
+        if self.status.converged:
+            return
+        columns = float(weight.detach().abs().sum(0).max())
+        if self.status is Status.NOT_FINITE:
+            message = f"{what} overflowed {weight.dtype} (largest column sum of |W|: {columns:.3g})"
+        else:
+            message = (
+                f"{what} did not come within tol = {self.tol:g} in max_depth = {self.max_depth} steps (largest "
+                f"column sum of |W|: {columns:.3g})"
+            )
+        warnings.warn(
+            f"{message}; keep W smaller (IGNN: kappa, EIGNN and MGNNI: gamma), or raise max_depth or tol.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+class _Equilibrium(torch.autograd.Function):
+    """X = φ(ÃᵐXW + B). Backward: V = φ'(Z) ⊙ ((Ãᵀ)ᵐ V Wᵀ + X̄), then B̄ = V and W̄ = Xᵀ(Ãᵀ)ᵐV."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        b: Tensor,
+        weight: Tensor,
+        value: Tensor,  # = adj.value: an argument of its own so that autograd sees it
+        adj: Adjacency,
+        activation: Activation,
+        hops: int,
+        search: _Search,
+    ) -> Tensor:
+        given = Problem(b, weight, torch.zeros_like(weight[0, 0]), adj, activation)
+        problem = given.entered()
+        state, spare = _iterate(problem, adj.matrix, problem.b, weight, hops, search, None)
+        given.left(problem)
+        if adj.order is not None:
+            adj.leave(state, out=spare)
+            state, spare = spare, state
+        give(spare)
+        ctx.adj, ctx.activation, ctx.hops = adj, activation, hops
+        ctx.tol, ctx.max_depth = search.tol, search.max_depth
+        ctx.save_for_backward(weight, state, None if activation.from_output else b)
+        return state
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        weight, out, b = ctx.saved_tensors
+        adj, hops = ctx.adj, ctx.hops
+        grad = grad.contiguous()
+        state, incoming = (adj.enter(x) for x in (out, grad))
+        at = state
+        if b is not None:  # φ' needs its input: repeat the last step up to φ
+            at = torch.addmm(adj.enter(b), _hop(adj.matrix, state, hops), weight)
+        problem = Problem(incoming, weight, torch.zeros_like(weight[0, 0]), adj, ctx.activation)
+        search = _Search(ctx.tol, ctx.max_depth)
+        v, product = _iterate(problem, adj.matrix_t, incoming, weight.t(), hops, search, at)
+        search.warn(weight, "The gradient of an equilibrium")
+        b_bar, weight_bar, value_bar = None, None, None
+        if ctx.needs_input_grad[1]:
+            weight_bar = state.t() @ _hop(adj.matrix_t, v, hops, product)
+        if ctx.needs_input_grad[2]:  # one term for each of the m factors
+            value_bar = torch.zeros_like(adj.value)
+            right = state @ weight
+            for hop in range(hops):
+                left = _hop(adj.matrix_t, v, hop) if hop else v
+                value_bar += adj.edge_gradient(left, _hop(adj.matrix, right, hops - 1 - hop))
+        if ctx.needs_input_grad[0]:
+            b_bar = v if adj.order is None else adj.leave(v, out=product)
+        give(*(buffer for buffer in (v, product) if buffer is not b_bar))
+        return b_bar, weight_bar, value_bar, None, None, None, None
+
+
+def _hop(matrix: Tensor, x: Tensor, hops: int, out: Tensor | None = None) -> Tensor:
+    """Mᵐ x."""
+    for hop in range(hops):
+        x = multiply(matrix, x, out if hop == hops - 1 and out is not None else torch.empty_like(x))
+    return x
+
+
+def _iterate(
+    problem: Problem, matrix: Tensor, b: Tensor, weight: Tensor, hops: int, search: _Search, at: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Repeat X ← φ(MᵐXW + B), or with a state X ← φ'(at) ⊙ (MᵐXW + B), until it is settled.
+
+    Returns X and a buffer that is free again; all in the inner node order.
+    """
+    run = _Bundles(problem, matrix, b, weight, hops, at)
+    scale = float(torch.linalg.vector_norm(b)) or 1.0
+    rate = _proved_rate(problem, weight, hops)
+    previous, bundle = None, BUNDLE
+    if search.fixed is not None:
+        run.steps(search.fixed)
+        search.steps, search.status = search.fixed, Status.FIXED
+        return run.finish()
+    while True:
+        bundle = min(bundle, search.max_depth - search.steps)
+        run.steps(bundle)
+        search.steps += bundle
+        columns = run.change()  # ‖last column - column before‖₂
+        change = float(torch.linalg.vector_norm(columns)) / scale
+        if not math.isfinite(change):
+            search.status = Status.NOT_FINITE
+            break
+        search.bound = rate.error(columns / scale)
+        contraction = None if previous is None else (change / previous) ** (1 / bundle) if previous else 0.0
+        if contraction is not None and contraction < 1:
+            search.estimate = change * contraction / (1 - contraction)
+        known = [error for error in (search.bound, search.estimate) if error is not None]
+        if change == 0 or (known and min(known) <= search.tol):
+            proved = search.bound is not None and search.bound <= search.tol
+            search.status = Status.CERTIFIED if proved or change == 0 else Status.COMPARED
+            break
+        if search.steps >= search.max_depth:
+            break
+        previous, bundle = change, _next_bundle(min(known, default=math.inf), search.tol, contraction)
+    return run.finish()
+
+
+def _next_bundle(error: float, tol: float, contraction: float | None) -> int:
+    """As many steps as are missing, if the contraction goes on as it was."""
+    if contraction is None or not 0 < contraction < 1 or not math.isfinite(error):
+        return BUNDLE
+    missing = math.ceil(math.log(tol / error) / math.log(contraction))
+    return min(max(missing, 1), LONGEST_BUNDLE)
+
+
+class _Bundles:
+    """Runs steps in two buffers, fused where the kernel can."""
+
+    def __init__(
+        self, problem: Problem, matrix: Tensor, b: Tensor, weight: Tensor, hops: int, at: Tensor | None
+    ) -> None:
+        self.matrix, self.b, self.weight, self.hops, self.at = matrix, b, weight.contiguous(), hops, at
+        self.activation = problem.activation
+        self.library = kernel.library_for(problem) if hops == 1 else None
+        self.last, self.before = take(b), take(b)
+        self.products = [take(b) for _ in range(0 if self.library else min(hops, 2))]
+        self.started = False
+
+    def steps(self, count: int) -> None:
+        """So many more; the first call ever also fills the state with that of X = 0."""
+        if self.library is not None:
+            # The state to start from is at the end; both buffers in turn from there to the front.
+            states = [self.last if (count - n) % 2 == 0 else self.before for n in range(count + 1)]
+            slope = self.activation.slope  # type: ignore[attr-defined]
+            kernel.iterate(self.library, self.matrix, self.b, self.weight, slope, states, self.at, self.started)
+            if count % 2:
+                self.last, self.before = self.before, self.last
+        else:
+            if not self.started:
+                self._activate(self.last.copy_(self.b))
+            for _ in range(count):
+                self._step()
+        self.started = True
+
+    def _step(self) -> None:
+        x = self.last
+        for hop in range(self.hops):
+            x = multiply(self.matrix, x, out=self.products[hop % 2])
+        torch.addmm(self.b, x, self.weight, out=self.before)
+        self._activate(self.before)
+        self.last, self.before = self.before, self.last
+
+    def _activate(self, z: Tensor) -> None:
+        if self.at is None:
+            self.activation.apply_(z)
+        else:
+            self.activation.chain(z, self.at, out=z)
+
+    def change(self) -> Tensor:
+        """Norm of each column of the last step's change."""
+        torch.sub(self.last, self.before, out=self.before)
+        norms: Tensor = torch.linalg.vector_norm(self.before, dim=0)
+        return norms
+
+    def finish(self) -> tuple[Tensor, Tensor]:
+        """The state, and the other buffer."""
+        give(*self.products)
+        return self.last, self.before
+
+
+@dataclass(frozen=True)
+class _Rate:
+    """By how much a step contracts at least, in the norms in which it is known to."""
+
+    by_columns: float  # largest column norm: each column of X mixes columns with weights |W|
+    in_all: float  # Frobenius norm
+    lipschitz: float = 1.0
+
+    def error(self, columns: Tensor) -> float | None:
+        """A bound of the error in the Frobenius norm from the last change; ``None``: there is no contraction."""
+        bounds = []
+        if self.by_columns < 1:
+            largest = float(columns.max()) * math.sqrt(columns.numel())
+            bounds.append(largest * self.by_columns / (1 - self.by_columns))
+        if self.in_all < 1:
+            bounds.append(float(torch.linalg.vector_norm(columns)) * self.in_all / (1 - self.in_all))
+        return min(bounds, default=None)
+
+
+def _proved_rate(problem: Problem, weight: Tensor, hops: int) -> _Rate:
+    factor = problem.activation.lipschitz * problem.adj.norm_bound**hops
+    weight = weight.detach()
+    return _Rate(factor * float(weight.abs().sum(0).max()), factor * float(torch.linalg.matrix_norm(weight)))

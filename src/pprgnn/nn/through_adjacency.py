@@ -1,0 +1,115 @@
+"""Lets PyG's convolutions run on an :class:`pprgnn.Adjacency`: one product instead of gather and scatter."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.utils import is_torch_sparse_tensor
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.entries import Normalization
+from pprgnn.nn.adjacency_cache import cached_adjacency
+
+Conv = TypeVar("Conv", bound=torch.nn.Module)
+
+
+def through_adjacency(conv: Conv) -> Conv:
+    """The same layer; given an :class:`pprgnn.Adjacency` in the place of ``edge_index``, it multiplies by it.
+
+    Args:
+        conv: A layer whose messages are the rows of ``x``, weighted and added up, such as ``GCNConv`` or
+            ``GCN2Conv``. The adjacency is taken as it is, so build the layer with ``normalize=False`` if it has
+            this option. Anything else than an adjacency goes PyG's way.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.nn import GCNConv
+        >>> conv = through_adjacency(GCNConv(16, 8, normalize=False))
+        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> conv(torch.randn(3, 16), Adjacency.from_edge_index(path, add_self_loops=True)).shape
+        torch.Size([3, 8])
+    """
+    name = type(conv).__name__
+    if not isinstance(conv, MessagePassing):
+        raise ValueError(f"through_adjacency needs a layer of PyG that passes messages, but got {name}.")
+    if conv.aggr not in ("add", "sum") or conv.flow != "source_to_target":
+        raise ValueError(
+            f"Only a sum of messages from source to target is a product with an adjacency, but {name} has "
+            f"aggr={conv.aggr!r} and flow={conv.flow!r}; give it a plain edge_index."
+        )
+    if getattr(conv, "normalize", False):
+        raise ValueError(f"An adjacency is normalised already; build {name} with normalize=False.")
+    conv.__class__ = _through(type(conv))
+    return conv
+
+
+@cache
+def _through(kind: type[Any]) -> type[Any]:
+    """A class rather than an attribute of the layer: copies of the layer then multiply with their own weights."""
+
+    class Through(kind):  # type: ignore[misc]
+        # PyG puts a compiled method in place of `propagate` unless the class itself, not a parent, defines one.
+        def propagate(self, edge_index: Any, size: Any = None, **messages: Any) -> Tensor:
+            if not isinstance(edge_index, Adjacency):
+                result: Tensor = super().propagate(edge_index, size=size, **messages)
+                return result
+            if messages.pop("edge_weight", None) is not None:
+                raise ValueError("An Adjacency carries its own weights; pass edge_weight when building it.")
+            if [*messages] != ["x"]:
+                raise ValueError(
+                    f"{kind.__name__} sends more than x along the edges ({', '.join(messages)}), which a product "
+                    f"with an Adjacency cannot do; give it a plain edge_index."
+                )
+            x = messages["x"]
+            return edge_index @ (x[0] if isinstance(x, tuple) else x)  # a pair: sources and targets, the same here
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return _restored, (kind,), self.__dict__
+
+    Through.__name__, Through.__qualname__, Through.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    return Through
+
+
+def _restored(kind: type[Any]) -> Any:
+    made = _through(kind)
+    return object.__new__(made)
+
+
+def as_adjacency(
+    edge_index: Any,
+    edge_weight: Tensor | None,
+    num_nodes: int,
+    dtype: torch.dtype,
+    *,
+    normalize: Normalization,
+    add_self_loops: bool,
+) -> Adjacency:
+    """An adjacency as it is; the one of an ``edge_index`` or sparse tensor, built once for the same tensors.
+
+    Args:
+        edge_index: An :class:`pprgnn.Adjacency`, an ``edge_index`` or a sparse tensor (rows are targets).
+        edge_weight: One number per column of an ``edge_index``.
+        num_nodes: Rows of the features.
+        dtype: Of the features.
+        normalize: As in :meth:`pprgnn.Adjacency.from_edge_index`; what comes as an adjacency is left as it is.
+        add_self_loops: The same.
+    """
+    if isinstance(edge_index, Adjacency):
+        if edge_weight is not None:
+            raise ValueError("An Adjacency carries its own weights; pass edge_weight when building it.")
+        return edge_index
+    options: dict[str, Any] = {"normalize": normalize, "add_self_loops": add_self_loops, "dtype": dtype}
+    sparse = is_torch_sparse_tensor(edge_index)
+    if sparse and edge_weight is not None:
+        raise ValueError("A sparse adjacency carries its own weights; put edge_weight into it instead.")
+
+    def build() -> Adjacency:
+        if sparse:
+            return Adjacency.from_torch(edge_index, **options)
+        return Adjacency.from_edge_index(edge_index, edge_weight, num_nodes, **options)
+
+    return cached_adjacency(edge_index, edge_weight, (num_nodes, "source_to_target", *options.values()), build)
