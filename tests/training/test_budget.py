@@ -58,4 +58,4 @@ def test_wider_or_longer_needs_more(monkeypatch):
     assert plan(monkeypatch, 1 << 40, "hidden=128").needs.total > small
     assert plan(monkeypatch, 1 << 40, "hidden=64", "grad_terms=10").needs.total > small
     assert plan(monkeypatch, 1 << 40, "hidden=64", "batch_size=40").needs.total > small
-    assert plan(monkeypatch, 1 << 40, "hidden=64", "architecture=gcn").needs.total > 0
+    assert plan(monkeypatch, 1 << 40, "hidden=64", "system=gcn").needs.total > 0

@@ -65,7 +65,7 @@ def test_what_cannot_be():
         (["architecture=graph"], Shape("node", 3, 2), "does not go with labels per node; use 'node'"),
         (["architecture=ppi"], Shape("graph", 3, 2), "does not go with labels per graph; use 'graph'"),
         (["architecture=co-purchase"], Shape("node", 3, 2), "set data.features = 'embedding'"),
-        (["architecture=gcn"], Shape("node", 0, 2, 9), "reads features of nodes"),
+        (["architecture=ppi"], Shape("node", 0, 2, 9), "reads features of nodes"),
         (["eps=[1, 2, 3]", "hidden=2"], Shape("node", 3, 2), "eps"),
         (["norm=graph"], Shape("graph", 3, 2), "would mix the graphs"),
     ],

@@ -3,7 +3,7 @@
 import math
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pprgnn.training.config import Config, DataConfig, ModelConfig, Setting, TrainingConfig, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import parse, toml
+from pprgnn.training.systems import SYSTEMS
 from tests.training.small_data import is_sentence
 
 SECTIONS = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig}
@@ -54,12 +55,22 @@ def values(hint: Any, limits: Any) -> st.SearchStrategy[Any]:
     return st.one_of([values(each, limits) for each in get_args(hint)])
 
 
-def some(part: type[Any]) -> st.SearchStrategy[Any]:
+def some(part: type[Any], names: Any = None, **given: Any) -> st.SearchStrategy[Any]:
+    """Any valid values for all fields, or those of these names."""
     hints = get_type_hints(part)
-    return st.builds(part, **{each.name: values(hints[each.name], each.metadata) for each in fields(part)})
+    chosen = [each for each in fields(part) if names is None or each.name in names]
+    return st.builds(part, **{each.name: values(hints[each.name], each.metadata) for each in chosen}, **given)
 
 
-CONFIGS = st.builds(Config, data=some(DataConfig), model=some(ModelConfig), training=some(TrainingConfig))
+@st.composite
+def some_model(draw: Any) -> ModelConfig:
+    """What some system reads, and some of its own settings."""
+    system = draw(st.sampled_from(SYSTEMS))
+    own = {key: value for key, value in asdict(draw(some(system.own))).items() if draw(st.booleans())}
+    return draw(some(ModelConfig, system.reads, system=st.just(system.name), own=st.just(own)))
+
+
+CONFIGS = st.builds(Config, data=some(DataConfig), model=some_model(), training=some(TrainingConfig))
 
 
 @given(CONFIGS)
@@ -269,8 +280,9 @@ def test_any_value_is_taken_or_refused_in_a_sentence(which, value):
     section, name = which
     config = outcome(lambda: Config.from_dict({section: {name: value}}))
     if isinstance(config, str):
-        assert f"{section}.{name} must be " in config
-        assert config.endswith(".")
+        unknown = {"system": "There is no model ", "own": "PPRGNN has no setting "}.get(name, "?")
+        assert f"{section}.{name} must be " in config or unknown in config
+        assert config[-1] in ".?"
     else:
         found = getattr(getattr(config, section), name)
         assert found == (tuple(value) if isinstance(value, list) else value)
@@ -282,6 +294,95 @@ def test_any_value_is_taken_or_refused_in_a_sentence(which, value):
 def test_any_text_is_taken_or_refused(key, value):
     found = outcome(lambda: Config().with_settings([f"{key}={value}"]))
     assert isinstance(found, Config) or found[-1] in ".?"
+
+
+# ------------------------------------------------------------------------------------------------------- systems
+def test_a_system_brings_its_usual_settings_and_keeps_the_data():
+    config = Config().with_settings(["name=Cora", "lr=0.5", "hidden=7"]).with_values({"system": "GAT"})
+    assert config == Config.for_system("gat", DataConfig(name="Cora"))
+    assert (config.model.system, config.model.hidden, config.training.lr) == ("gat", 8, 0.005)
+    assert config.model.own == {"heads": 8, "output_heads": 1, "attention_dropout": 0.6}
+    again = config.with_values({"system": "gat", "hidden": 9})
+    assert again.with_values({"system": "gat"}) == again  # the same system changes nothing
+    assert again.with_values({"system": "pprgnn"}) == Config(DataConfig(name="Cora"))
+
+
+def test_a_system_comes_first_wherever_it_stands():
+    wanted = Config.for_system("gat").with_values({"lr": 0.5, "heads": 4})
+    for said in (["system=gat", "lr=0.5", "heads=4"], ["heads=4", "lr=0.5", "model.system=gat"]):
+        assert Config().with_settings(said) == wanted
+    assert Config().with_values({"heads": 4, "lr": 0.5, "system": "gat"}) == wanted
+
+
+@pytest.mark.parametrize("key", ["heads", "own.heads", "model.heads", "model.own.heads"])
+def test_settings_that_only_one_system_has(key):
+    config = Config.for_system("gat")
+    changed = config.with_settings([f"{key}=4"])
+    assert changed == config.with_values({key: 4})
+    assert changed.model.own == config.model.own | {"heads": 4}
+    assert changed.value(key) == 4
+    assert config.model.own["heads"] == 8
+    assert changed.with_values({"own": {}}) == config
+    assert "model.own.heads must be a whole number of at least 1" in refused(
+        lambda: config.with_settings([f"{key}=0"])
+    )
+    assert "PPRGNN" in refused(lambda: Config().with_settings([f"{key}=4"]))
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_the_usual_settings_of_a_system_survive_a_file(system, tmp_path):
+    config = Config.for_system(system.name)
+    path = tmp_path / "config.toml"
+    path.write_text(config.to_toml(), encoding="utf-8")
+    assert Config.from_toml(path) == config
+    path.write_text(f'[model]\nsystem = "{system.name.upper()}"\n')
+    assert Config.from_toml(path) == config
+    said = [f"{each.key}={toml(config.value(each.key))}" for each in settings(system.name)]
+    assert Config().with_settings(said) == config
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_settings_of_a_system_are_those_that_it_reads(system):
+    listed = list(settings(system.name))
+    assert [each.name for each in listed if each.section == "model.own"] == list(system.own_names)
+    assert {each.name for each in listed if each.section == "model"} == {"system", *system.reads}
+    assert {each.name for each in listed if each.section == "training"} == {
+        each.name for each in fields(TrainingConfig)
+    }
+    config = Config.for_system(system.name)
+    assert all(config.value(each.key) == each.default for each in listed)
+    unread = {each.name for each in fields(ModelConfig)} - {"system", "own", *system.reads}
+    for name in unread & {"eps", "grad_terms", "layers", "norm"}:
+        other = {"eps": 0.3, "grad_terms": 3, "layers": 5, "norm": "layer"}[name]
+        text = refused(lambda name=name, other=other: config.with_values({name: other}))
+        assert f"model.{name} = {other!r} is not one that {system.title} reads" in text
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"system": "gaat"}, ["no model 'gaat'", "did you mean 'gat'?"]),
+        ({"system": ""}, ["no model ''", "`pprgnn models` lists them"]),
+        ({"system": 3}, ["model.system", "text"]),
+        ({"system": "gat", "own": {"head": 1}}, ["GAT has no setting 'head' of its own", "heads"]),
+        ({"system": "gat", "own": {"heads": "many"}}, ["model.own.heads", "'many'"]),
+        ({"system": "gat", "own": 3}, ["model.own", "a table"]),
+        ({"system": "gat", "eps": 0.3}, ["model.eps = 0.3", "GAT reads"]),
+        ({"own": {"heads": 1}}, ["PPRGNN has no setting 'heads' of its own: it has none"]),
+    ],
+)
+def test_wrong_systems_name_their_file(model, words, tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text("[model]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in model.items()))
+    text = refused(lambda: Config.from_toml(path))
+    assert text.startswith(f"[model] of {path}: ")
+    for word in words:
+        assert word in text
+
+
+def test_a_setting_of_another_system_is_said_to_be_one():
+    assert "it is one of gat" in refused(lambda: Config().with_settings(["attention_dropout=0.1"]))
+    assert "did you mean 'heads'?" in refused(lambda: Config.for_system("gat").with_settings(["head=1"]))
 
 
 def test_configs_do_not_share_their_tables():

@@ -294,7 +294,7 @@ def test_unlabelled_nodes_have_no_class():
 
 def test_networks_of_pyg():
     dataset = of_graph(ZOO["path"])
-    found = explain_node(untrained(dataset, "architecture=gcn", "layers=2"), dataset, 0)
+    found = explain_node(untrained(dataset, "system=gcn", "layers=2"), dataset, 0)
     assert found.layers == []
     assert found.complete
     assert found.share_by_distance[3:] == [0, 0, 0, 0]  # two layers look two hops far

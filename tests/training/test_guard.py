@@ -46,7 +46,7 @@ def test_a_huge_learning_rate_names_layer_norm_and_remedy(make, lr):
 
 
 def test_a_network_without_infinite_layers_names_its_matrix():
-    text = failure(lambda: fitted(quick("lr=1e30", "architecture=gcn", "epochs=50"), one_graph()))
+    text = failure(lambda: fitted(quick("lr=1e30", "system=gcn", "epochs=50"), one_graph()))
     assert "weight" in text
 
 

@@ -57,7 +57,7 @@ def same_weights(one, other) -> bool:
         (several_graphs(12, classes=3), ["batch_size=5"]),
         (several_graphs(12, classes=2, task="node"), ["batch_size=4"]),
         (one_graph(classes=3, edges=0), []),
-        (one_graph(classes=3, weighted=True), ["architecture=gcn"]),
+        (one_graph(classes=3, weighted=True), ["system=gcn"]),
     ],
     ids=["classes", "binary", "multi-label", "embedding", "graphs", "batches", "node batches", "no edges", "gcn"],
 )
@@ -185,7 +185,7 @@ def test_dropout_in_front_of_a_layer_is_not_shared():
         ["input_dropout=0.1"],
         ["dropout=0.1", "layers=2"],
         ["norm=batch"],
-        ["architecture=gcn", "dropout=0.1"],
+        ["system=gcn", "dropout=0.1"],
     ):
         assert not Training(quick(*settings), one_graph(), divided(one_graph())).shared
     assert not Training(quick(), several_graphs(task="node"), divided(several_graphs(task="node"))).shared
@@ -353,7 +353,7 @@ def test_other_refusals():
     for setting, match in (
         ("architecture=graph", "does not go with labels per node"),
         ("architecture=co-purchase", "data.features = 'embedding'"),
-        ("features=embedding,architecture=gcn", "reads features of nodes"),
+        ("features=embedding,architecture=ppi", "reads features of nodes"),
         ("metric=oracle micro-F1", "every row has one"),
     ):
         with pytest.raises(TrainingError, match=match) as caught:

@@ -5,6 +5,7 @@ import pytest
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.search import Choice, Range, as_text, default_space, read_search, search_space
+from pprgnn.training.systems import SYSTEMS
 
 from .small_data import is_sentence
 
@@ -109,19 +110,60 @@ def test_suggested_numbers_have_few_digits_and_stay_inside():
 
 
 @pytest.mark.parametrize(
-    ("architecture", "without"),
+    ("changes", "without"),
     [
-        ("auto", ()),
-        ("gcn", ("model.eps", "model.learn_eps", "model.layers")),
-        ("ppi", ("model.dropout", "model.layers")),
-        ("paper-graph", ("model.layers",)),
+        ({}, ()),
+        ({"system": "gcn"}, ("model.eps", "model.learn_eps", "model.layers")),
+        ({"architecture": "ppi"}, ("model.dropout", "model.layers")),
+        ({"architecture": "paper-graph"}, ("model.layers",)),
     ],
 )
-def test_the_usual_space_has_only_what_the_network_has(architecture, without):
-    found = default_space(CONFIG.with_values({"architecture": architecture}))
+def test_the_usual_space_has_only_what_the_network_has(changes, without):
+    found = default_space(CONFIG.with_values(changes))
     whole = default_space(CONFIG)
     assert set(found) == set(whole) - set(without)
     assert {"training.lr", "training.weight_decay", "model.hidden", "model.dropout", "model.eps"} <= set(whole)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_every_system_has_a_usual_space_or_says_why_not(system):
+    config = Config.for_system(system.name)
+    if system.kind == "kernel":
+        with pytest.raises(TrainingError, match="chooses its settings by itself"):
+            default_space(config)
+        return
+    found = default_space(config)
+    assert "training.lr" in found
+    for key, wanted in found.items():
+        ends = wanted.values if isinstance(wanted, Choice) else (wanted.low, wanted.high)
+        for value in ends:
+            assert config.with_values({key: value}).value(key) == value
+    if "model.hidden" in found:
+        assert found["model.hidden"].holds(config.model.hidden)
+
+
+GAT = Config.for_system("gat")
+
+
+@pytest.mark.parametrize("key", ["heads", "own.heads", "model.heads", "model.own.heads"])
+def test_settings_that_only_one_system_has(key, tmp_path):
+    wanted = {"model.own.heads": Range(1, 8)}
+    assert search_space({key: "1..8"}, GAT) == wanted
+    assert search_space(as_text(wanted), GAT) == wanted
+    path = tmp_path / "space.toml"
+    path.write_text(f'{key} = "1..8"\n')
+    assert search_space(read_search([str(path)]), GAT) == wanted
+    with pytest.raises(TrainingError, match="must be a whole number of at least 1, but is 0"):
+        search_space({key: "0..8"}, GAT)
+    with pytest.raises(TrainingError, match="heads"):
+        search_space({key: "1..8"}, CONFIG)
+
+
+def test_systems_are_not_searched():
+    for key, said in (("system", "with --model NAME"), ("own", "search its entries"), ("eps", "not one that GAT reads")):
+        with pytest.raises(TrainingError, match=said) as caught:
+            search_space({key: "1..2"}, GAT)
+        assert is_sentence(str(caught.value))
 
 
 def test_several_rates_are_left_alone():

@@ -11,36 +11,35 @@ from torch import Tensor
 from torch_geometric.nn import APPNP, MLP
 
 from pprgnn.baselines.exact_pagerank import exact_pagerank
+from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.nn.network import GraphHead, Network, check_features
+from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
 
-class PredictThenPropagate(Network):
+class PredictThenPropagate(TaskNetwork):
     """A perceptron on each node by itself, with dropout on its input and between its layers; then propagation.
 
-    On node tasks the perceptron's outputs are logits; for graphs, pooling and a head follow.
+    On node tasks the perceptron's outputs are logits; for graphs, pooling and a head follow. Weight decay is for
+    the first layer; that of all others is ``training.recursion_weight_decay``, 0 in the paper.
     """
 
     def __init__(
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Literal["node", "graph"],
         *,
-        hidden: int = 64,
-        layers: int = 2,
-        dropout: float = 0.5,
-        pooling: str = "sum",
+        hidden: int,
+        layers: int,
+        dropout: float,
+        pooling: str,
     ) -> None:
-        super().__init__()
+        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout)
         self.in_channels = in_channels
-        out = num_classes if task == "node" else hidden
+        out = hidden if self.for_graphs else num_classes
         self.dropout = torch.nn.Dropout(dropout)
         self.mlp = MLP([in_channels, *[hidden] * (layers - 1), out], dropout=dropout, norm=None)
-        self.head = None
-        if task == "graph":
-            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """The perceptron, then the propagation."""
@@ -52,25 +51,20 @@ class PredictThenPropagate(Network):
     def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
         """From what each node says by itself to what its neighbourhood says."""
 
-    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """Nothing for nodes; pooling and the linear layers for graphs."""
-        logits: Tensor = state if self.head is None else self.head(state, batch, num_graphs)
-        return logits
-
     @property
     def encode_is_deterministic(self) -> bool:
-        """Whether there is no dropout."""
+        """Without dropout."""
         return self.dropout.p == 0
 
     @property
     def adjacency_options(self) -> dict[str, Any]:
-        """As in GCN."""
+        """With self-loops, symmetrically normalised."""
         return {"normalize": "sym", "add_self_loops": True}
 
     def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
-        """All but the first layer's: the paper has weight decay only there."""
-        first = {id(parameter) for parameter in self.mlp.lins[0].parameters()}
-        return (parameter for parameter in self.parameters() if id(parameter) not in first)
+        """All but those of the first layer."""
+        yield from self.mlp.lins[1:].parameters()
+        yield from self.head.parameters()
 
 
 class APPNPNet(PredictThenPropagate):
@@ -89,11 +83,16 @@ class APPNPNet(PredictThenPropagate):
         num_classes: int,
         task: Literal["node", "graph"] = "node",
         *,
+        hidden: int = 64,
+        layers: int = 2,
+        dropout: float = 0.5,
+        pooling: str = "sum",
         hops: int = 10,
         alpha: float = 0.1,
-        **perceptron: Any,
     ) -> None:
-        super().__init__(in_channels, num_classes, task, **perceptron)
+        super().__init__(
+            in_channels, num_classes, task, hidden=hidden, layers=layers, dropout=dropout, pooling=pooling
+        )
         self.steps = through_adjacency(APPNP(hops, alpha, normalize=False))
 
     def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
@@ -118,11 +117,16 @@ class PPNPNet(PredictThenPropagate):
         num_classes: int,
         task: Literal["node", "graph"] = "node",
         *,
+        hidden: int = 64,
+        layers: int = 2,
+        dropout: float = 0.5,
+        pooling: str = "sum",
         alpha: float = 0.1,
         tol: float = 1e-6,
-        **perceptron: Any,
     ) -> None:
-        super().__init__(in_channels, num_classes, task, **perceptron)
+        super().__init__(
+            in_channels, num_classes, task, hidden=hidden, layers=layers, dropout=dropout, pooling=pooling
+        )
         self.alpha, self.tol = alpha, tol
 
     def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:

@@ -15,6 +15,7 @@ from pprgnn.nn.network import Network, check_features
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
 LEAST_NODES = 10  # with fewer, nothing is left for the second convolution
+ROUNDING = 1e-4
 
 
 class DGCNNet(Network):
@@ -86,8 +87,12 @@ class DGCNNet(Network):
         return logits
 
     def _ranked(self, state: Tensor) -> Tensor:
-        """With a last column for PyG, which sorts by that alone and would leave ties as nodes are numbered."""
-        rank = torch.unique(state.detach().flip(1), dim=0, return_inverse=True)[1]
+        """With a last column for PyG, which sorts by that alone and would leave ties as nodes are numbered.
+
+        States that are equal but for rounding count as ties, so that the order of a sum does not decide.
+        """
+        state_or_tie = torch.cat([state, (state / ROUNDING).round()], dim=1).detach()
+        rank = torch.unique(state_or_tie.flip(1), dim=0, return_inverse=True)[1]
         return torch.cat([state, rank.unsqueeze(1).to(state.dtype)], dim=1)
 
     @property

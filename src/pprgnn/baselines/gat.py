@@ -12,6 +12,7 @@ from torch_geometric.nn import GATConv
 from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.data.errors import DataError
+from pprgnn.nn.dropout import dropout
 from pprgnn.nn.network import check_features
 
 
@@ -69,7 +70,7 @@ class GATNet(TaskNetwork):
                 "such as GCN."
             )
         for number, conv in enumerate(self.convs, 1):
-            x = conv(F.dropout(x, self.dropout, self.training), edge_index)
+            x = conv(dropout(x, self.dropout, self.training), edge_index)
             if number < len(self.convs) or self.for_graphs:
                 x = F.elu(x)
         return x

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import GCNConv
 
 from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.nn.dropout import dropout
 from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
@@ -23,8 +24,8 @@ class GCNNet(TaskNetwork):
         \mathbf{X}^{(\ell + 1)} = \mathrm{ReLU}(\mathbf{\tilde{A}} \mathbf{X}^{(\ell)} \mathbf{W}^{(\ell)} +
         \mathbf{b}^{(\ell)})
 
-    The last layer of a node task has no ReLU: it gives the logits. Weight decay is for the first layer; that of all
-    others is ``training.recursion_weight_decay``, 0 in the paper.
+    The last layer of a node task has no ReLU: it gives the logits. Weight decay is for the first layer; that of
+    all others is ``training.recursion_weight_decay``, 0 in the paper.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class GCNNet(TaskNetwork):
         sizes = [in_channels, *[hidden] * (layers - 1), hidden if self.for_graphs else num_classes]
         self.convs = torch.nn.ModuleList(
             through_adjacency(GCNConv(size, following, normalize=False))
-            for size, following in zip(sizes, sizes[1:], strict=False)
+            for size, following in pairwise(sizes)
         )
         self.norm: torch.nn.Module = torch.nn.Identity()
 
@@ -52,16 +53,14 @@ class GCNNet(TaskNetwork):
         x = check_features(x, self.in_channels)
         adj = self.adjacency(x, edge_index, edge_weight)
         for number, conv in enumerate(self.convs, 1):
-            x = conv(F.dropout(x, self.dropout, self.training), adj)
+            x = conv(dropout(x, self.dropout, self.training), adj)
             if number < len(self.convs) or self.for_graphs:
                 x = self.norm(x).relu()
         return x
 
     def adjacency(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Adjacency:
         """What the layers multiply by."""
-        return as_adjacency(
-            edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True
-        )
+        return as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True)
 
     @property
     def adjacency_options(self) -> dict[str, Any] | None:

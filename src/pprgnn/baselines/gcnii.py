@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import GCN2Conv
 
 from pprgnn.baselines.task_network import TaskNetwork
+from pprgnn.nn.dropout import dropout
 from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
@@ -23,8 +23,8 @@ class GCNIINet(TaskNetwork):
         \alpha \mathbf{H}^{(0)}\right)\left((1 - \beta_\ell) \mathbf{I} + \beta_\ell \mathbf{W}^{(\ell)}\right)
         \right), \qquad \beta_\ell = \log(\theta / \ell + 1)
 
-    with a linear layer and ReLU for :math:`\mathbf{H}^{(0)}` and a linear layer at the end. The weight decay of all
-    :math:`\mathbf{W}^{(\ell)}` is ``training.recursion_weight_decay``.
+    with a linear layer and ReLU for :math:`\mathbf{H}^{(0)}` and a linear layer at the end. The weight decay of
+    all :math:`\mathbf{W}^{(\ell)}` is ``training.recursion_weight_decay``.
 
     Args:
         alpha: How much of the first state is in every layer.
@@ -59,9 +59,10 @@ class GCNIINet(TaskNetwork):
         """All layers but the last linear one."""
         x = check_features(x, self.in_channels)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True)
-        first = state = self.first(F.dropout(x, self.dropout, self.training)).relu()
+        first: Tensor = self.first(dropout(x, self.dropout, self.training)).relu()
+        state = first
         for conv in self.convs:
-            state = conv(F.dropout(state, self.dropout, self.training), first, adj).relu()
+            state = conv(dropout(state, self.dropout, self.training), first, adj).relu()
         return state
 
     @property

@@ -17,6 +17,9 @@ from pprgnn.nn.through_adjacency import as_adjacency
 
 MOST_NODES = 20_000  # the dense matrices then take 8 GB, and the inverse some minutes
 
+# What has become of the graphs in use, by the options; an entry disappears together with its graph.
+_rewired: WeakKeyDictionary[Adjacency, dict[tuple[float, int], Adjacency]] = WeakKeyDictionary()
+
 
 class GDCNet(GCNNet):
     r"""A GCN on the graph of personalised PageRank: its largest entries per node, with weights that sum to 1.
@@ -44,20 +47,19 @@ class GDCNet(GCNNet):
         keep: int = 128,
     ) -> None:
         if task != "node":
-            raise ValueError(f"GDC is for node tasks, because it takes long for every new graph; task is {task!r}.")
+            raise ValueError(
+                f"GDC is for node tasks, because it takes long for every new graph; task is {task!r}."
+            )
         super().__init__(in_channels, num_classes, hidden=hidden, layers=layers, dropout=dropout)
-        self.diffusion = GDC(
-            diffusion_kwargs={"method": "ppr", "alpha": alpha},
-            sparsification_kwargs={"method": "topk", "k": keep, "dim": 0},
-        )
-        self._rewired: WeakKeyDictionary[Adjacency, Adjacency] = WeakKeyDictionary()  # gone with the graph
+        self.options = (alpha, keep)
 
     def adjacency(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Adjacency:
         """Of the new graph."""
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize=None, add_self_loops=False)
-        if adj not in self._rewired:
-            self._rewired[adj] = self._rewire(adj)
-        return self._rewired[adj]
+        kept = _rewired.setdefault(adj, {})
+        if self.options not in kept:
+            kept[self.options] = self._rewire(adj)
+        return kept[self.options]
 
     @torch.no_grad()
     def _rewire(self, adj: Adjacency) -> Adjacency:
@@ -68,7 +70,12 @@ class GDCNet(GCNNet):
                 f"most {MOST_NODES}); choose a system that diffuses as it goes, such as APPNP or GPR-GNN."
             )
         row, col = (index if adj.order is None else adj.order[index] for index in (adj.row, adj.col))
-        new = self.diffusion(Data(edge_index=torch.stack([col, row]), edge_attr=adj.value, num_nodes=n))
+        alpha, keep = self.options
+        diffusion = GDC(
+            diffusion_kwargs={"method": "ppr", "alpha": alpha},
+            sparsification_kwargs={"method": "topk", "k": keep, "dim": 0},
+        )
+        new = diffusion(Data(edge_index=torch.stack([col, row]), edge_attr=adj.value, num_nodes=n))
         return Adjacency.from_edge_index(new.edge_index, new.edge_attr, n, normalize=None, dtype=adj.dtype)
 
     @property

@@ -40,8 +40,10 @@ class GINNet(Network):
         train_eps: bool = False,
     ) -> None:
         super().__init__()
+        if task not in ("node", "graph"):
+            raise ValueError(f"task must be 'node' or 'graph', but came as {task!r}.")
         self.in_channels = in_channels
-        widths = [in_channels] + [hidden] * layers
+        self.widths = widths = [in_channels, *[hidden] * layers]
         single = {"allow_single_element": True}  # the last batch may hold one graph of one node
         self.convs = torch.nn.ModuleList(
             through_adjacency(GINConv(MLP([width, hidden, hidden], norm_kwargs=single), train_eps=train_eps))
@@ -65,7 +67,7 @@ class GINNet(Network):
         """Pooling for graphs; then the sum of one linear map per layer."""
         if self.pooling is not None:
             state = self.pooling(state, check_batch(batch, state), dim_size=num_graphs)
-        parts = torch.split_with_sizes(state, [head.in_features for head in self.heads], dim=1)
+        parts = torch.split_with_sizes(state, self.widths, dim=1)
         logits = [self.dropout(head(part)) for head, part in zip(self.heads, parts, strict=True)]
         return torch.stack(logits).sum(0)
 

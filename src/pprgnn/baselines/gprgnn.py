@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import MLP
 
 from pprgnn.baselines.task_network import TaskNetwork
+from pprgnn.nn.dropout import dropout
 from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency
 
@@ -66,7 +66,7 @@ class GPRGNNNet(TaskNetwork):
         """The perceptron and all hops."""
         x = check_features(x, self.in_channels)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True)
-        start = F.dropout(self.mlp(F.dropout(x, self.dropout, self.training)), self.dropout, self.training)
+        start = dropout(self.mlp(dropout(x, self.dropout, self.training)), self.dropout, self.training)
         state: Tensor = self.gamma[-1] * start
         for weight in self.gamma[:-1].flip(0):  # Horner's rule: one product per hop, and no powers to keep
             state = adj @ state + weight * start

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.nn import GCNConv, JumpingKnowledge
 
 from pprgnn.baselines.task_network import TaskNetwork
+from pprgnn.nn.dropout import dropout
 from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
@@ -58,7 +58,7 @@ class JKNet(TaskNetwork):
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True)
         states: list[Tensor] = []
         for conv in self.convs:
-            x = conv(F.dropout(x, self.dropout, self.training), adj).relu()
+            x = conv(dropout(x, self.dropout, self.training), adj).relu()
             states.append(x)
         jumped: Tensor = self.jump(states)
         return jumped

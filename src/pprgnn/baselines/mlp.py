@@ -35,7 +35,10 @@ class MLPNet(TaskNetwork):
         out = hidden if self.for_graphs else num_classes
         self.input_dropout = torch.nn.Dropout(dropout)
         self.mlp = MLP(
-            [in_channels, *[hidden] * (layers - 1), out], dropout=dropout, norm=None, plain_last=not self.for_graphs
+            [in_channels, *[hidden] * (layers - 1), out],
+            dropout=dropout,
+            norm=None,
+            plain_last=not self.for_graphs,
         )
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:

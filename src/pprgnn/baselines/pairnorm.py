@@ -13,8 +13,8 @@ class PairNormNet(GCNNet):
     r"""A GCN with PairNorm between each layer and its ReLU, so that states cannot become alike.
 
     .. math::
-        \mathbf{x}^\prime_i = s \frac{\mathbf{x}_i - \bar{\mathbf{x}}}{\sqrt{\frac{1}{n} \sum_j \Vert \mathbf{x}_j -
-        \bar{\mathbf{x}} \Vert^2}}
+        \mathbf{x}^\prime_i = s \frac{\mathbf{x}_i - \bar{\mathbf{x}}}{\sqrt{\frac{1}{n} \sum_j \Vert \mathbf{x}_j
+        - \bar{\mathbf{x}} \Vert^2}}
 
     The mean is that of all nodes of a pass, so graphs that share a pass would change each other: it is for nodes.
 
@@ -36,6 +36,8 @@ class PairNormNet(GCNNet):
         individually: bool = False,
     ) -> None:
         if task != "node":
-            raise ValueError(f"PairNorm is for node tasks, because it mixes the graphs of a pass; task is {task!r}.")
+            raise ValueError(
+                f"PairNorm is for node tasks, because it mixes the graphs of a pass; task is {task!r}."
+            )
         super().__init__(in_channels, num_classes, hidden=hidden, layers=layers, dropout=dropout)
         self.norm = PairNorm(scale, individually)

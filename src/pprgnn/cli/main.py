@@ -16,6 +16,7 @@ from pprgnn.cli.evaluate import evaluate_command
 from pprgnn.cli.explain import explain
 from pprgnn.cli.group import Group
 from pprgnn.cli.layout import styled
+from pprgnn.cli.models import models
 from pprgnn.cli.predict import predict_command
 from pprgnn.cli.train import train_command
 from pprgnn.cli.tune import tune_command
@@ -64,6 +65,7 @@ app.command("evaluate", epilog="Example: pprgnn evaluate runs/cora")(evaluate_co
 app.command("predict", epilog="Example: pprgnn predict runs/cora -o predictions.csv")(predict_command)
 app.command("explain", epilog="Example: pprgnn explain runs/cora --node 17")(explain)
 app.command("tune", epilog="Example: pprgnn tune cora --trials 30 -o tunings/cora")(tune_command)
+app.command("models", epilog="Example: pprgnn models gat")(models)
 app.command("doctor", epilog="Example: pprgnn doctor --json")(doctor)
 app.add_typer(data_app, name="data")
 

@@ -33,7 +33,7 @@ from pprgnn.cli.tables import (
     Weight,
     named_columns,
 )
-from pprgnn.training.config import Config, settings
+from pprgnn.training.config import Config, Setting, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.recipes import find_recipe, recipe_names
 from pprgnn.training.systems import find_system
@@ -318,11 +318,16 @@ def _show_study(summary: dict[str, Any]) -> None:
 
 def _settings_lines(config: Config) -> list[str]:
     lines, section = [], ""
-    for each in settings():
+    for each in settings(config.model.system):
         if each.section != section:
             section = each.section
             lines += ["", styled(f"[{section}]", bold=True)]
-        value = getattr(getattr(config, section), each.name)
-        shown = json.dumps(value) if not isinstance(value, str) else value
-        lines.append(paragraph(f"  {each.name + ' = ' + shown:<30} ", f"{each.text} ({each.kind})", width()))
-    return [*lines[1:], "", f"Recipes: {', '.join(recipe_names())}"]
+        lines.append(setting_line(each, config.value(each.key)))
+    return [*lines[1:], "", paragraph("Recipes: ", ", ".join(recipe_names()), width())]
+
+
+def setting_line(setting: Setting, value: Any) -> str:
+    """A setting, its value, and what it means."""
+    shown = value if isinstance(value, str) else json.dumps(value)
+    label = f"  {setting.name + ' = ' + shown:<30} "
+    return paragraph(label, f"{setting.text} ({setting.kind})", width())

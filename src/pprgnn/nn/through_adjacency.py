@@ -43,12 +43,13 @@ def through_adjacency(conv: Conv) -> Conv:
         )
     if getattr(conv, "normalize", False):
         raise ValueError(f"An adjacency is normalised already; build {name} with normalize=False.")
-    conv.__class__ = _through(type(conv))
+    kind: Any = type(conv)
+    conv.__class__ = _through(kind)
     return conv
 
 
 @cache
-def _through(kind: type[Any]) -> type[Any]:
+def _through(kind: Any) -> type[Any]:
     """A class rather than an attribute of the layer: copies of the layer then multiply with their own weights."""
 
     class Through(kind):  # type: ignore[misc]
@@ -65,7 +66,8 @@ def _through(kind: type[Any]) -> type[Any]:
                     f"with an Adjacency cannot do; give it a plain edge_index."
                 )
             x = messages["x"]
-            return edge_index @ (x[0] if isinstance(x, tuple) else x)  # a pair: sources and targets, the same here
+            sources: Tensor = x[0] if isinstance(x, tuple) else x  # a pair: sources and targets
+            return edge_index @ sources
 
         def __reduce__(self) -> tuple[Any, ...]:
             return _restored, (kind,), self.__dict__
@@ -74,7 +76,7 @@ def _through(kind: type[Any]) -> type[Any]:
     return Through
 
 
-def _restored(kind: type[Any]) -> Any:
+def _restored(kind: Any) -> Any:
     made = _through(kind)
     return object.__new__(made)
 

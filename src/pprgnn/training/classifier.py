@@ -15,7 +15,7 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.own.objects import checked_graph, from_pyg
 from pprgnn.data.registry import load
 from pprgnn.data.split import Split
-from pprgnn.training.config import Config, settings
+from pprgnn.training.config import Config, ModelConfig, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import evaluate, main_metrics
 from pprgnn.training.listener import Listener
@@ -133,11 +133,11 @@ class _Classifier:
         return classifier
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All settings, as scikit-learn has them."""
-        return {each.name: getattr(getattr(self.config, each.section), each.name) for each in settings()}
+        """All settings that its system reads, as scikit-learn has them."""
+        return {each.name: self.config.value(each.key) for each in settings(self.config.model.system)}
 
     def set_params(self: Self, **changes: Any) -> Self:
-        """Change settings."""
+        """Change settings; another ``system`` brings its usual ones for all others."""
         self.config = self.config.with_values(changes)
         return self
 
@@ -181,13 +181,11 @@ class _Classifier:
         return GraphDataset.from_graphs(checked, replace(facts, name="the graphs"))
 
     def __repr__(self) -> str:
-        default = Config()
-        changed = [
-            f"{each.name}={value!r}"
-            for each in settings()
-            if (value := getattr(getattr(self.config, each.section), each.name))
-            != getattr(getattr(default, each.section), each.name)
-        ]
+        system = self.config.model.system
+        changed = [] if system == ModelConfig.system else [f"system={system!r}"]
+        for each in settings(system):
+            value = self.config.value(each.key)
+            changed += [f"{each.name}={value!r}"] if value != each.default else []
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
@@ -197,6 +195,7 @@ class NodeClassifier(_Classifier):
     Args:
         **changes: Any setting of :class:`pprgnn.training.Config` by its name, such as ``hidden``, ``eps``,
             ``learn_eps``, ``dropout``, ``lr``, ``epochs`` or ``seed``; `pprgnn train --settings` lists them.
+            With ``system="gat"``, another system learns, with its usual settings and those that only it has.
 
     Example:
         >>> import pprgnn

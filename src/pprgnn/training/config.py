@@ -126,8 +126,8 @@ class Config:
             value = getattr(model, each.name)
             if each.name not in (*system.reads, "system", "own") and value != getattr(usual, each.name):
                 raise TrainingError(
-                    f"{system.title} does not read model.{each.name}, but it is {value!r}; leave it out "
-                    f"(`pprgnn models {system.name}` tells what it reads)."
+                    f"The setting model.{each.name} = {value!r} is not one that {system.title} reads; leave it "
+                    f"out (`pprgnn models {system.name}` lists those)."
                 )
         own = system.own_settings(model.own)
         object.__setattr__(self, "model", replace(model, system=system.name, own=own))
@@ -219,7 +219,7 @@ class Config:
 
     # -------------------------------------------------------------------------------------------------- outwards
     def value(self, key: str) -> Any:
-        """A setting by its name, with or without its section: ``lr``, ``training.lr``, ``own.heads``, ``heads``."""
+        """A setting by its name, with or without its section: ``lr``, ``training.lr``, ``own.heads``."""
         section, name, rest = resolve(key, self.model.system)
         found = getattr(getattr(self, section), name)
         return found[rest] if rest else found
@@ -305,15 +305,14 @@ def resolve(key: str, system: str) -> tuple[str, str, str]:
     for section, names in all_names.items():
         if head in names:
             return section, head, tail
-    own, others = key.removeprefix("model."), dict[str, list[str]]()
-    for each in SYSTEMS:
-        for name, *_ in each.describe_own():
-            others.setdefault(name, []).append(each.name)
-    if system in others.get(own, ()):
-        return "model", "own", own
-    if own in others:
-        raise TrainingError(f"{find_system(system).title} has no setting {key!r}; {', '.join(others[own])} has.")
-    known = [name for names in (*all_names.values(), others) for name in names]
+    name = key.removeprefix("model.")
+    owners = [each.name for each in SYSTEMS if name in each.own_names]
+    if system in owners:
+        return "model", "own", name
+    this = find_system(system)
+    if owners:
+        raise TrainingError(f"There is no setting {key!r} in {this.title}; it is one of {', '.join(owners)}.")
+    known = [name for names in (*all_names.values(), this.own_names) for name in names]
     raise TrainingError(f"There is no setting {key!r}{_hint(key.rpartition('.')[2], known)}")
 
 

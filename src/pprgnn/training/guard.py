@@ -91,10 +91,10 @@ def _culprit(network: nn.Module) -> tuple[str, Tensor, float | None]:
         solution = layer.last_solution
         overflowed = solution is not None and solution.status is Status.NOT_FINITE
         if overflowed or not bool(torch.isfinite(layer.weight).all()):
-            return name, layer.weight, smallest_eps(layer.eps)
+            return name, layer.recurrent_weight(), smallest_eps(layer.eps)
     if layers:
-        name, layer = max(layers, key=lambda item: weight_norm(item[1].weight))
-        return name, layer.weight, smallest_eps(layer.eps)
+        name, layer = max(layers, key=lambda item: weight_norm(item[1].recurrent_weight()))
+        return name, layer.recurrent_weight(), smallest_eps(layer.eps)
     matrices = [(name, p) for name, p in network.named_parameters() if p.dim() == 2]
     name, weight = max(matrices, key=lambda item: _order(weight_norm(item[1])))
     return name, weight, None

@@ -167,6 +167,6 @@ def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
                 "error_bound": solution.error_bound,
                 "measured_error": solution.measured_error,
                 "estimated_error": solution.estimated_error,
-                "weight_norm": weight_norm(layer.weight),
+                "weight_norm": weight_norm(layer.recurrent_weight()),
                 "eps": smallest_eps(layer.eps),
             }

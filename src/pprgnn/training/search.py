@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pprgnn.training.config import Config, settings
+from pprgnn.training.config import Config, resolve, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import parse, toml, tomllib
 from pprgnn.training.systems import find_system
@@ -64,14 +64,15 @@ Space = dict[str, Range | Choice]
 
 
 def default_space(config: Config) -> Space:
-    """What usually matters, as far as the network of the config has it."""
-    reads, kind = find_system(config.model.system).reads, config.model.architecture
-    if find_system(config.model.system).kind == "kernel":
+    """What usually matters, as far as the system of the config has it."""
+    system, kind = find_system(config.model.system), config.model.architecture
+    if system.kind == "kernel":
         raise TrainingError("A graph kernel chooses its settings by itself, inside the training part; train it.")
+    usual_width = Config.for_system(system.name).model.hidden
     wanted: dict[str, Any] = {
         "training.lr": Range(1e-3, 0.1, log=True),
         "training.weight_decay": Range(1e-6, 1e-2, log=True),
-        "model.hidden": Choice((32, 64, 128)),
+        "model.hidden": Choice((max(usual_width // 2, 1), usual_width, 2 * usual_width)),
         "model.dropout": Range(0.0, 0.8),
         "model.learn_eps": Choice(("no", "yes")),
         "model.eps": Range(0.05, 2.0, log=True),
@@ -81,11 +82,11 @@ def default_space(config: Config) -> Space:
         del wanted["model.eps"]
     if kind == "ppi":
         del wanted["model.dropout"]
-    if kind not in ("auto", "node", "graph") or config.model.layers > 2:  # a deep network is meant to be one
+    # A deep network is meant to be one, and how many layers a rival has is part of what it is.
+    if system.kind != "infinite" or kind not in ("auto", "node", "graph") or config.model.layers > 2:
         del wanted["model.layers"]
-    return search_space(
-        {k: v for k, v in wanted.items() if k.partition(".")[2] in (*reads, "lr", "weight_decay")}, config
-    )
+    known = {each.key for each in settings(system.name)}
+    return search_space({key: each for key, each in wanted.items() if key in known}, config)
 
 
 def search_space(given: Mapping[str, Any], config: Config) -> Space:
@@ -131,21 +132,28 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise TrainingError(f"The search space {path} cannot be read ({error}); check the path.") from error
     except tomllib.TOMLDecodeError as error:
         raise TrainingError(f"The search space {path} is not valid TOML: {error}.") from error
+    return _flat(values)
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
-        named = (
-            {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
-        )
-        flat |= named
+        flat |= _flat(value, f"{before}{key}.") if isinstance(value, dict) else {f"{before}{key}": value}
     return flat
 
 
 def _full_name(key: str, config: Config) -> str:
-    known = [f"{each.section}.{each.name}" for each in settings()]
-    name = next((each for each in known if key in (each, each.partition(".")[2])), None)
-    if name is None:
-        config.with_settings([f"{key}=0"])  # says what is wrong with the name, unless it is an entry of a table
+    section, field, entry = resolve(key, config.model.system)
+    name = f"{section}.{field}"
+    if name == "model.own" and entry:
+        return f"{name}.{entry}"
+    if entry:
+        config.with_settings([f"{key}=0"])  # refuses it unless there is such a table
         raise TrainingError(f"{key!r} is an entry of a table, which cannot be searched; choose it with --set.")
+    if name == "model.own":
+        raise TrainingError("model.own is a table; search its entries by their names, such as alpha=0.05..0.5.")
+    if name == "model.system":
+        raise TrainingError("model.system cannot be searched; tune each system by itself, with --model NAME.")
     if name in FIXED or (name.startswith("data.") and name != "data.features"):
         raise TrainingError(
             f"{name} cannot be searched: scores would no longer be comparable; choose it with --set {name}=..."
@@ -174,10 +182,9 @@ def _read(key: str, wanted: Any) -> Range | Choice:
 
 def _fitted(name: str, wanted: Range | Choice, config: Config) -> Range | Choice:
     """The same in the type of the setting; the setting itself refuses what it does not take."""
-    section, _, field = name.partition(".")
 
     def fit(value: Any) -> Any:
-        return getattr(getattr(config.with_values({name: value}), section), field)
+        return config.with_values({name: value}).value(name)
 
     if isinstance(wanted, Choice):
         values = tuple(dict.fromkeys(map(fit, wanted.values)))

@@ -11,10 +11,12 @@ from pprgnn.data.registry import load
 from pprgnn.data.split import Split
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.kernel_fit import KernelTraining
 from pprgnn.training.listener import Listener
 from pprgnn.training.loop import Training
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run
+from pprgnn.training.systems import find_system
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,9 @@ def train(
     dataset = load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset) if split is None else split
     run = None
+    training = _kind(config)(config, dataset, split, listener=listener)  # refuses before there is a folder
     if folder is not None:
-        training = Training(config, dataset, split, listener=listener)  # refuses before there is a folder
         run = training.run = Run.create(folder, config, split, own=own, command=command)
-    else:
-        training = Training(config, dataset, split, listener=listener)
     summary = training.fit()
     return Trained(training.model, summary, run)
 
@@ -83,6 +83,10 @@ def resume(folder: Path | str, *, listener: Listener | None = None) -> Trained:
     if run.finished:
         raise TrainingError(f"The run in {folder} is finished, so there is nothing to continue; see summary.json.")
     config = run.config
-    training = Training(config, load_data(config), run.split, run=run, listener=listener)
+    training = _kind(config)(config, load_data(config), run.split, run=run, listener=listener)
     summary = training.fit(resume=True)
     return Trained(training.model, summary, run)
+
+
+def _kind(config: Config) -> type[Training] | type[KernelTraining]:
+    return KernelTraining if find_system(config.model.system).kind == "kernel" else Training

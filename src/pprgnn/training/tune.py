@@ -225,8 +225,7 @@ class Tuning:
         """What the config itself has, as far as it is searched."""
         values = {}
         for key, wanted in self.space.items():
-            section, _, name = key.partition(".")
-            value = getattr(getattr(self.config, section), name)
+            value = self.config.value(key)
             if wanted.holds(value):
                 values[key] = suggestion(wanted, value)
         return values

@@ -24,6 +24,13 @@ class GAT:
     attention_dropout: float = option(0.6, "dropout of the attention", least=0, most=0.95)
 
 
+@dataclass(frozen=True)
+class DGCNN:
+    """What only DGCNN has."""
+
+    k: int = option(0, "nodes kept of each graph, 10 or more; 0: three fifths of the graphs have as many", least=0)
+
+
 SYSTEMS: tuple[System, ...] = (
     System(
         name="mlp",
@@ -71,5 +78,20 @@ SYSTEMS: tuple[System, ...] = (
         build="pprgnn.baselines.gin:GINNet",
         own=GIN,
         settings={"model.layers": 4, "training.weight_decay": 0.0},
+    ),
+    System(
+        name="dgcnn",
+        title="DGCNN",
+        paper="An End-to-End Deep Learning Architecture for Graph Classification",
+        year=2018,
+        link="https://doi.org/10.1609/aaai.v32i1.11782",
+        summary="A GCN by whose states the nodes are sorted; convolutions then read them like a sequence.",
+        kind="network",
+        build="pprgnn.baselines.dgcnn:DGCNNet",
+        tasks=("graph",),
+        reads=("hidden", "layers", "dropout"),
+        own=DGCNN,
+        settings={"model.hidden": 32, "model.layers": 4, "training.lr": 1e-4, "training.weight_decay": 0.0},
+        facts=("typical_nodes",),
     ),
 )

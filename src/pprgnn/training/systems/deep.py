@@ -56,6 +56,22 @@ class GPRGNN:
     alpha: float = option(0.1, "of the PageRank that the weights of the hops start from", above=0, most=1)
 
 
+@dataclass(frozen=True)
+class APPNP:
+    """What only APPNP has."""
+
+    hops: int = option(10, "steps of the power iteration", least=0)
+    alpha: float = option(0.1, "how likely a walk of PageRank returns to its start", least=0, most=1)
+
+
+@dataclass(frozen=True)
+class PPNP:
+    """What only PPNP has."""
+
+    alpha: float = option(0.1, "how likely a walk of PageRank returns to its start", above=0, most=1)
+    tol: float = option(1e-6, "error allowed in a solve, relative", above=0)
+
+
 SYSTEMS: tuple[System, ...] = (
     System(
         name="gcnii",
@@ -132,5 +148,29 @@ SYSTEMS: tuple[System, ...] = (
         build="pprgnn.baselines.gprgnn:GPRGNNNet",
         own=GPRGNN,
         settings={"model.layers": 2, "training.recursion_weight_decay": 0.0},
+    ),
+    System(
+        name="appnp",
+        title="APPNP",
+        paper="Predict then Propagate: Graph Neural Networks meet Personalized PageRank",
+        year=2019,
+        link="https://arxiv.org/abs/1810.05997",
+        summary="A perceptron on each node, then ten steps of personalised PageRank over its predictions.",
+        kind="network",
+        build="pprgnn.baselines.appnp:APPNPNet",
+        own=APPNP,
+        settings={"model.layers": 2, "training.weight_decay": 5e-3, "training.recursion_weight_decay": 0.0},
+    ),
+    System(
+        name="ppnp",
+        title="PPNP",
+        paper="Predict then Propagate: Graph Neural Networks meet Personalized PageRank",
+        year=2019,
+        link="https://arxiv.org/abs/1810.05997",
+        summary="A perceptron on each node, then exact personalised PageRank over its predictions.",
+        kind="network",
+        build="pprgnn.baselines.appnp:PPNPNet",
+        own=PPNP,
+        settings={"model.layers": 2, "training.weight_decay": 5e-3, "training.recursion_weight_decay": 0.0},
     ),
 )

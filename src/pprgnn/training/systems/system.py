@@ -66,18 +66,25 @@ class System:
 
     def load(self) -> Any:
         """The class of the layer or network; says what to install if something is missing."""
-        for module in self.requires:
-            if importlib.util.find_spec(module) is None:
-                extra = EXTRAS[module]
-                raise TrainingError(
-                    f"{self.title} needs {module}, which is not installed; run `pip install 'pprgnn[{extra}]'`."
-                )
+        if self.missing:
+            raise TrainingError(f"{self.title} needs what is not installed; run `{self.missing}`.")
         module, _, name = self.build.partition(":")
         return getattr(importlib.import_module(module), name)
 
+    @property
+    def missing(self) -> str | None:
+        """The command that installs what it needs and is not there; ``None``: all of it is there."""
+        extras = {EXTRAS[module] for module in self.requires if importlib.util.find_spec(module) is None}
+        return f"pip install 'pprgnn[{','.join(sorted(extras))}]'" if extras else None
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of its own settings."""
+        return tuple(each.name for each in fields(self.own))
+
     def own_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All of the system's own settings: the given ones, checked, and the others' defaults."""
-        known = [each.name for each in fields(self.own)]
+        known = self.own_names
         for name in given:
             if name not in known:
                 has = f"has {', '.join(known)}" if known else "has none"

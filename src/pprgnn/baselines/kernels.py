@@ -1,0 +1,243 @@
+"""Graph kernels with a support vector machine: graphlets and Weisfeiler-Lehman subtrees."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pprgnn.baselines.kernel_graphs import NAMES, KernelGraphs, sparse_rows
+from pprgnn.data.errors import DataError
+from pprgnn.nn.network import Network, check_features
+
+Matrix: TypeAlias = NDArray[np.float64]
+
+
+class KernelNet(Network):
+    r"""The support vector machine of a graph kernel: :math:`\sum_i \alpha_i k(G, G_i) + b` over kept graphs.
+
+    The kernel is normalised, :math:`k(G, G) = 1`. With two classes the two logits differ by the decision value;
+    with more there is one machine for each class against the rest. Labels of nodes are the columns of ``x`` that
+    hold nothing but zeros and ones, such as one-hot ones; without any, the degree. Other columns are not used.
+    There is no gradient: :class:`pprgnn.training.kernel_fit.KernelTraining` fits it.
+
+    Attributes:
+        choices: Values of the kernel's own setting, of which cross-validation chooses one.
+        choice_name: What that setting is called.
+        max_hours: The most that the kernel of all pairs of graphs may take.
+    """
+
+    choices: tuple[float, ...] = (0.0,)
+    choice_name = ""
+    max_hours = math.inf
+    label_columns: Tensor
+    choice: Tensor
+
+    def __init__(self, in_channels: int, num_classes: int, task: Literal["node", "graph"] = "graph") -> None:
+        super().__init__()
+        if task != "graph":
+            raise ValueError(f"A graph kernel labels graphs, but task came as {task!r}; use a network for nodes.")
+        self.in_channels, self.num_classes = in_channels, num_classes
+        machines = 1 if num_classes == 2 else num_classes
+        self.dual = torch.nn.Parameter(torch.zeros(0, machines, dtype=torch.float64), requires_grad=False)
+        self.intercept = torch.nn.Parameter(torch.zeros(machines, dtype=torch.float64), requires_grad=False)
+        self.register_buffer("label_columns", torch.zeros(in_channels, dtype=torch.bool))
+        self.register_buffer("choice", torch.zeros((), dtype=torch.float64))
+        for name, empty in zip(NAMES, ((0,), (2, 0), (0, 0)), strict=True):
+            kind = torch.uint8 if name == "labels" else torch.int64
+            self.register_buffer(f"kept_{name}", torch.zeros(empty, dtype=kind))
+        self._comparison: Comparison | None = None  # with the kept graphs, once it is needed
+
+    # ----------------------------------------------------------------------------------------------- the kernel
+    @abstractmethod
+    def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
+        """From other graphs to their kernel values with these: a row per other graph."""
+
+    def matrix(self, graphs: KernelGraphs, choice: float, done: Callable[[float], None]) -> Matrix:
+        """The kernel values of all pairs; ``done`` is told which share is done, where that takes long."""
+        return self.comparison(graphs, choice)(graphs)
+
+    def possible_choices(self, graphs: KernelGraphs) -> tuple[float, ...]:
+        """The choices under which the kernel is defined for these graphs."""
+        return self.choices
+
+    # ---------------------------------------------------------------------------------------------- the machine
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """No messages yet: a sparse row per node, with its label and its neighbours."""
+        x = check_features(x, self.in_channels)
+        name = type(self).__name__
+        if edge_weight is not None:
+            raise DataError(f"{name} cannot use edge weights, but the graph has some; leave them out.")
+        if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided:
+            raise DataError(f"{name} needs a plain edge_index, but got a {type(edge_index).__name__}.")
+        marks = x[:, self.label_columns]
+        if not bool(((marks == 0) | (marks == 1)).all()):
+            raise DataError(
+                f"{name} was fitted to {marks.size(1)} columns of node labels, zeros and ones, but here they hold "
+                f"other values; use data of the same kind."
+            )
+        return sparse_rows(marks != 0, edge_index)
+
+    def graphs(self, state: Tensor, batch: Tensor | None, num_graphs: int | None) -> KernelGraphs:
+        """The graphs of a batch, from the rows of :meth:`encode`."""
+        return KernelGraphs.from_rows(state, int(self.label_columns.sum()), batch, num_graphs)
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """Compare the graphs with the kept ones."""
+        if not len(self.dual):
+            raise DataError(
+                f"{type(self).__name__} has not been fitted to any graphs; fit it with pprgnn.training.train."
+            )
+        if self._comparison is None:
+            kept = KernelGraphs.from_tensors({name: getattr(self, f"kept_{name}") for name in NAMES})
+            self._comparison = self.comparison(kept, float(self.choice))
+        values = self._comparison(self.graphs(state, batch, num_graphs))
+        return decisions(values, self.dual.cpu().numpy(), self.intercept.cpu().numpy()).to(state.device)
+
+    def read_labels(self, x: Tensor) -> int:
+        """Find the columns that label nodes, in all of a data set; returns how many there are, 0: the degree."""
+        columns = ((x == 0) | (x == 1)).all(0)
+        if bool((x[:1, columns] == x[:, columns]).all()):  # they tell nothing
+            columns = torch.zeros_like(columns)
+        self.label_columns.copy_(columns)
+        return int(columns.sum())
+
+    def keep(self, graphs: KernelGraphs, dual: Matrix, intercept: Matrix, choice: float) -> None:
+        """Take over a machine that was fitted to these graphs; those that it does not need are left out."""
+        support = np.flatnonzero(dual.any(axis=1))
+        for name, tensor in graphs.take(support).to_tensors().items():
+            setattr(self, f"kept_{name}", tensor.to(self.dual.device))
+        self.dual.data = torch.from_numpy(dual[support]).to(self.dual.device)
+        self.intercept.data.copy_(torch.from_numpy(intercept))
+        self.choice.fill_(choice)
+        self._comparison = None
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        for name in ("dual", *(f"kept_{each}" for each in NAMES)):  # as many as it was fitted to
+            if prefix + name in state_dict:
+                own = getattr(self, name)
+                own.data = own.new_empty(state_dict[prefix + name].shape)
+        self._comparison = None
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """It is."""
+        return True
+
+
+Comparison: TypeAlias = Callable[[KernelGraphs], Matrix]
+
+
+def decisions(values: Matrix, dual: Matrix, intercept: Matrix) -> Tensor:
+    """Logits from kernel values, one row per graph: it depends on no other row, to the last bit."""
+    columns = [(values * weights).sum(axis=1) + shift for weights, shift in zip(dual.T, intercept, strict=True)]
+    if len(columns) == 1:
+        columns = [-columns[0] / 2, columns[0] / 2]
+    return torch.from_numpy(np.stack(columns, axis=1)).to(torch.get_default_dtype())
+
+
+def normalized(values: Matrix, rows: Matrix, columns: Matrix) -> Matrix:
+    """Divided by √(k(G, G) k(H, H)); a graph in which the kernel sees nothing is like no other."""
+    scale = np.sqrt(np.outer(rows, columns))
+    return np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
+
+
+class GraphletNet(KernelNet):
+    """The graphlet kernel: the cosine between the numbers of triples of nodes with 0, 1, 2 and 3 edges.
+
+    All triples are counted, none is sampled. Labels and directions are not used.
+
+    Args:
+        connected: Count connected triples only.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "graph",
+        *,
+        connected: bool = False,
+    ) -> None:
+        super().__init__(in_channels, num_classes, task)
+        self.connected = connected
+
+    def read_labels(self, x: Tensor) -> int:
+        """It does not use any."""
+        return 0
+
+    def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
+        """Cosines with these graphs."""
+        mine = self.counts(graphs)
+
+        def compare(others: KernelGraphs) -> Matrix:
+            theirs = self.counts(others)
+            values = np.einsum("ik,jk->ij", theirs, mine)  # no BLAS: a row must not depend on their number
+            return normalized(values, (theirs**2).sum(1), (mine**2).sum(1))
+
+        return compare
+
+    def counts(self, graphs: KernelGraphs) -> Matrix:
+        """A row per graph: the number of triples with 0, 1, 2, 3 edges, or with 2 and 3."""
+        both = graphs.adjacency.maximum(graphs.adjacency.T).tocsr()
+        both.setdiag(0)
+        degree, nodes = both.sum(axis=1), graphs.sizes
+        edges = graphs.sums(degree) / 2
+        three = graphs.sums((both @ both).multiply(both).sum(axis=1)) / 6
+        pairs = graphs.sums(degree * (degree - 1)) / 2  # of edges that meet: three in a triangle
+        two = pairs - 3 * three
+        one = edges * (nodes - 2) - 2 * two - 3 * three
+        none = nodes * (nodes - 1) * (nodes - 2) / 6 - one - two - three
+        return np.stack([two, three] if self.connected else [none, one, two, three], axis=1)
+
+
+class WeisfeilerLehmanNet(KernelNet):
+    """The Weisfeiler-Lehman subtree kernel: how many nodes look alike, up to so many hops away.
+
+    Args:
+        iterations: How many rounds of colour refinement; of several, cross-validation chooses.
+    """
+
+    choice_name = "iterations"
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "graph",
+        *,
+        iterations: float | tuple[float, ...] = (1, 2, 3, 4, 5),
+    ) -> None:
+        super().__init__(in_channels, num_classes, task)
+        self.choices = tuple(iterations) if isinstance(iterations, tuple | list) else (iterations,)
+        if any(each != int(each) or each < 1 for each in self.choices):
+            raise ValueError(f"iterations must be whole numbers from 1 on, but came as {iterations}.")
+
+    def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
+        """Of other graphs with these, by grakel."""
+        kernel = self._kernel(choice).fit(list(_for_grakel(graphs)))
+        return lambda others: np.asarray(kernel.transform(list(_for_grakel(others))))
+
+    def matrix(self, graphs: KernelGraphs, choice: float, done: Callable[[float], None]) -> Matrix:
+        """Of all pairs, by grakel."""
+        return np.asarray(self._kernel(choice).fit_transform(list(_for_grakel(graphs))))
+
+    def _kernel(self, choice: float) -> Any:
+        from grakel.kernels import WeisfeilerLehman
+
+        return WeisfeilerLehman(n_iter=int(choice), normalize=True)
+
+
+def _for_grakel(graphs: KernelGraphs) -> Iterator[list[dict[int, Any]]]:
+    """Dictionaries of neighbours and labels: nodes without neighbours are there, too."""
+    for adjacency, labels in graphs:
+        cuts, ends = adjacency.indptr.tolist(), adjacency.indices.tolist()
+        neighbours = {node: dict.fromkeys(ends[cuts[node] : cuts[node + 1]], 1.0) for node in range(len(labels))}
+        yield [neighbours, {node: label.tobytes() for node, label in enumerate(labels)}]

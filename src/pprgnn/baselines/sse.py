@@ -1,0 +1,219 @@
+"""SSE: stochastic steady-state embedding."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from pprgnn.baselines.fixed_point import iterate
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.blocks import ranges
+from pprgnn.nn.network import GraphHead, Network, check_features
+from pprgnn.nn.through_adjacency import as_adjacency
+
+NO_GRAPH, SEVERAL_GRAPHS = 0, -1  # in the place of a graph's fingerprint
+REMEDY = "set model.own.contraction to 0.9 or less, so that it must become so, or raise model.own.max_sweeps"
+
+
+class SSENet(Network):
+    r"""Embeddings that a learned operator leaves as they are, learned while they are still on the way there.
+
+    From `"Learning Steady-States of Iterative Algorithms over Graphs"
+    <https://proceedings.mlr.press/v80/dai18a.html>`_: the embeddings solve
+
+    .. math::
+        \mathbf{h}_v = T(\mathbf{h})_v = \mathbf{W}_1 \, \mathrm{relu}\Big(\mathbf{W}_2 \Big[\mathbf{x}_v,
+        \sum_{u \in N(v)} [\mathbf{h}_u, \mathbf{x}_u]\Big]\Big)
+
+    The network keeps the embeddings of the graph it learns from. In training, a pass makes ``updates`` damped
+    updates :math:`\mathbf{h}_v \leftarrow (1 - \alpha)\mathbf{h}_v + \alpha T(\mathbf{h})_v`, each of a random share
+    of the nodes and without gradients; the head then reads :math:`T(\mathbf{h})`, one application with gradients for
+    :math:`\mathbf{W}_1, \mathbf{W}_2`. In evaluation, whole sweeps go on from the embeddings that are kept until
+    they are steady, and leave those as they are. On other graphs they start from 0. With several graphs to learn
+    from, or labels per graph, nothing is kept: training makes ``updates`` whole sweeps from 0.
+
+    In the paper nothing forces T to be a contraction, and within few steps it is none: then there is no steady state,
+    and evaluation warns or overflows. Here ``contraction`` bounds how far T may enlarge differences, by scaling the
+    part of W₂ that reads embeddings; 0 leaves T as published.
+
+    Args:
+        in_channels: Features per node.
+        num_classes: Number of outputs.
+        task: ``"node"`` or ``"graph"``.
+        hidden: Width of the embeddings and of T.
+        dropout: In the head.
+        pooling: Nodes to graph.
+        aggregate: ``"mean"`` over the neighbours, or ``"sum"``; both weigh them by the edges.
+        updates: How many updates, or sweeps, for each step of the weights.
+        share: Of the nodes, for each update.
+        step: α, the part of the new embedding.
+        contraction: Below 1: T moves embeddings together by this factor at least, in the largest norm of a row for
+            the mean, in the Frobenius norm for the sum. 0: it need not.
+        tol: Change, relative to the size of the embeddings, that counts as steady in evaluation.
+        max_sweeps: Most sweeps in evaluation.
+    """
+
+    state: Tensor
+    graph: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "node",
+        *,
+        hidden: int = 64,
+        dropout: float = 0.5,
+        pooling: str = "sum",
+        # PAPER: its formula has the sum, but its authors' code the mean over neighbours; the sum seldom contracts.
+        aggregate: Literal["mean", "sum"] = "mean",
+        updates: int = 10,
+        share: float = 0.1,
+        step: float = 0.5,
+        contraction: float = 0.9,  # PAPER: 0
+        tol: float = 1e-4,
+        max_sweeps: int = 200,
+    ) -> None:
+        super().__init__()
+        if not (updates >= 1 and max_sweeps >= 1 and 0 < share <= 1 and 0 < step <= 1):
+            raise ValueError(
+                f"updates and max_sweeps must be >= 1, share and step above 0 and at most 1, but came as {updates}, "
+                f"{max_sweeps}, {share} and {step}."
+            )
+        if not (tol > 0 and 0 <= contraction < 1):
+            raise ValueError(
+                f"tol must be above 0 and contraction at least 0 and below 1, but came as {tol} and {contraction}."
+            )
+        self.in_channels, self.hidden, self.task, self.aggregate = in_channels, hidden, task, aggregate
+        self.updates, self.share, self.step, self.contraction = updates, share, step, contraction
+        self.tol, self.max_sweeps = tol, max_sweeps
+        # W₂ in three parts, for x_v, x_u and h_u; those of the features are applied once per pass.
+        self.read = torch.nn.Linear(in_channels, hidden)
+        self.read_neighbours = torch.nn.Linear(in_channels, hidden, bias=False)
+        self.mix = torch.nn.Linear(hidden, hidden, bias=False)
+        self.lift = torch.nn.Linear(hidden, hidden)  # W₁
+        if task == "graph":
+            self.head: torch.nn.Module = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
+        else:
+            self.head = torch.nn.Sequential(
+                torch.nn.Linear(hidden, hidden),
+                torch.nn.ReLU(),
+                torch.nn.Dropout(dropout),
+                torch.nn.Linear(hidden, num_classes),
+            )
+        self.register_buffer("state", torch.empty(0, hidden))
+        self.register_buffer("graph", torch.tensor(NO_GRAPH))
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, and forget the embeddings."""
+        super().reset_parameters()
+        self.state, self.graph = self.state.new_empty(0, self.hidden), torch.full_like(self.graph, NO_GRAPH)
+
+    # -------------------------------------------------------------------------------------------- message passing
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """Embeddings nearer to the steady state, or steady; then one application of T with gradients."""
+        x = check_features(x, self.in_channels)
+        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
+        given = self.read(x) + adj @ self.read_neighbours(x)
+        mix = self._contracting_mix(adj)
+        return self._operator(given, mix, adj @ self._embeddings(adj, given, mix))
+
+    def _operator(self, given: Tensor, mix: Tensor, sums: Tensor) -> Tensor:
+        """T, from W₂'s part of the features, that of the embeddings, and the sums of the neighbours' embeddings."""
+        result: Tensor = self.lift((given + sums @ mix.t()).relu())
+        return result
+
+    def _contracting_mix(self, adj: Adjacency) -> Tensor:
+        weight = self.mix.weight
+        if not self.contraction:
+            return weight
+        gain = 1.0 if self.aggregate == "mean" else adj.norm_bound
+        slope = gain * torch.linalg.matrix_norm(weight, ord=2) * torch.linalg.matrix_norm(self.lift.weight, ord=2)
+        return weight * (self.contraction / slope.clamp(min=self.contraction))
+
+    @torch.no_grad()
+    def _embeddings(self, adj: Adjacency, given: Tensor, mix: Tensor) -> Tensor:
+        kept = self._keeps(adj, given)
+        if self.training and kept:
+            self._update(adj, given, mix)
+            return self.state
+        state = self.state if kept else given.new_zeros(adj.num_nodes, self.hidden)
+
+        def sweep(state: Tensor) -> Tensor:
+            return self._operator(given, mix, adj @ state)
+
+        if self.training:
+            for _ in range(self.updates):
+                state.lerp_(sweep(state), self.step)
+            return state
+        step = 1.0 if self.contraction else self.step  # a contraction needs no damping
+        return iterate(sweep, state, step=step, tol=self.tol, cap=self.max_sweeps, remedy=REMEDY)
+
+    def _update(self, adj: Adjacency, given: Tensor, mix: Tensor) -> None:
+        """Random shares of the nodes, one after the other: each sees what those before have changed."""
+        given, state = adj.enter(given), adj.enter(self.state)
+        count = max(1, round(self.share * adj.num_nodes))
+        for _ in range(self.updates):
+            nodes = torch.randperm(adj.num_nodes, device=given.device)[:count]
+            new = self._operator(given[nodes], mix, _rows_times(adj, nodes, state))
+            state[nodes] = torch.lerp(state[nodes], new, self.step)
+        self.state = adj.leave(state)
+
+    def _keeps(self, adj: Adjacency, like: Tensor) -> bool:
+        """Whether the embeddings kept are this graph's; training on one graph begins with keeping them."""
+        if self.task == "graph":
+            return False
+        graph = int(self.graph)
+        if self.training and graph == NO_GRAPH:
+            graph, self.state = adj.fingerprint, like.new_zeros(adj.num_nodes, self.hidden)
+        elif self.training and graph not in (adj.fingerprint, SEVERAL_GRAPHS):
+            graph, self.state = SEVERAL_GRAPHS, like.new_empty(0, self.hidden)
+        self.graph.fill_(graph)
+        return graph == adj.fingerprint
+
+    # ------------------------------------------------------------------------------------------------ head and rest
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """The head: two layers."""
+        logits: Tensor = self.head(state, batch, num_graphs) if self.task == "graph" else self.head(state)
+        return logits
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Updates are of random nodes, and training does not wait until they are steady."""
+        return False
+
+    @property
+    def adjacency_options(self) -> dict[str, Any]:
+        """The mean over the neighbours, or their sum."""
+        return {"normalize": "row" if self.aggregate == "mean" else None, "add_self_loops": False}
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[no-untyped-call]
+        if not self.state.numel():
+            destination[f"{prefix}state"] = destination[f"{prefix}state"].as_subclass(_SizedLater)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        saved = state_dict.get(f"{prefix}state")
+        if saved is not None and saved.shape[1:] == (self.hidden,):  # else the error is torch's
+            self.state = self.state.new_empty(saved.shape)
+        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
+
+
+class _SizedLater(Tensor):
+    """Embeddings before there is a graph: a copy of these weights takes the size of what is copied into it."""
+
+    def copy_(self, source: Tensor, non_blocking: bool = False) -> Tensor:
+        return super(_SizedLater, self.resize_(source.shape)).copy_(source, non_blocking)
+
+
+def _rows_times(adj: Adjacency, nodes: Tensor, state: Tensor) -> Tensor:
+    """These rows of Ã times ``state``, for the price of these rows; all in the inner order."""
+    crow, col = adj.matrix.crow_indices(), adj.matrix.col_indices()
+    first, sizes = crow[nodes].long(), crow.diff()[nodes].long()
+    entries = ranges(first, sizes)
+    return embedding_bag(
+        col[entries].long(), state, sizes.cumsum(0) - sizes, mode="sum", per_sample_weights=adj.value[entries]
+    )

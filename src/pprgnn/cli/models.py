@@ -1,0 +1,205 @@
+"""`pprgnn models`: what can be trained, what each system reads, and how large it is on some data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pprgnn.cli.layout import is_terminal, paragraph, styled, table, width
+from pprgnn.cli.train import config_for, setting_line
+from pprgnn.training.config import Config, ModelConfig, settings
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.option import tomllib
+from pprgnn.training.recipes import FOLDER, recipe_names
+from pprgnn.training.systems import SYSTEMS, System, find_system
+
+if TYPE_CHECKING:
+    from pprgnn.data.dataset import GraphDataset
+
+KINDS = {
+    "infinite": "Layers of infinite depth, in the same networks",
+    "network": "Networks of their own",
+    "kernel": "Graph kernels with a support vector machine",
+}
+INDENT = 4
+
+
+def models(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", help="Tell all about these.")] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DATA", help="How many parameters they have on this data set.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """List the systems that can be trained.
+
+    Ours and those it is compared with: what each can do, its settings, and its size on some data.
+    """
+    chosen = [find_system(name) for name in names or ()]
+    if data is not None:
+        found: Any = _sizes(chosen or SYSTEMS, data)
+        lines = _size_lines(found)
+    elif chosen:
+        found = [_facts(system) | _settings(system) for system in chosen]
+        lines = [line for each in found for line in ("", *_detail_lines(each))][1:]
+        found = found[0] if len(found) == 1 else found
+    else:
+        found = [_facts(system) for system in SYSTEMS]
+        lines = _list_lines(found)
+    typer.echo(json.dumps(found, indent=2) if as_json else "\n".join(lines))
+
+
+# ------------------------------------------------------------------------------------------------------- the list
+def _facts(system: System) -> dict[str, Any]:
+    names = ("name", "title", "kind", "paper", "year", "link", "summary")
+    can = {"tasks": list(system.tasks), "edge_weights": system.edge_weights, "new_graphs": system.new_graphs}
+    return {name: getattr(system, name) for name in names} | can | {"missing": system.missing}
+
+
+def _list_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line for each, under the title of its kind; the sentence goes below where it does not fit beside."""
+    limit = width()
+    rows = [
+        {
+            "name": each["name"],
+            "title": each["title"],
+            "year": str(each["year"]),
+            "labels": ", ".join(f"{task}s" for task in each["tasks"]),
+            "edge weights": _yes(each["edge_weights"]),
+            "new graphs": _yes(each["new_graphs"]),
+        }
+        for each in found
+    ]
+    sentences = [each["summary"] + (f" Needs {each['missing']}." * bool(each["missing"])) for each in found]
+    whole = table([row | {"": text} for row, text in zip(rows, sentences, strict=True)], (), None)
+    beside = limit is None or max(map(len, whole)) <= limit
+    header, *lines = whole if beside else table(rows, ("title",), limit)
+    shown, kind = [header], ""
+    for each, line, sentence in zip(found, lines, sentences, strict=True):
+        if each["kind"] != kind:
+            kind = each["kind"]
+            shown += ["", styled(KINDS[kind], bold=True)]
+        shown.append(line)
+        if not beside:
+            shown.append(styled(paragraph(" " * INDENT, sentence, limit), dim=True))
+    if is_terminal():
+        more = "`pprgnn models NAME` tells more, `pprgnn train DATA --model NAME` trains one."
+        shown += ["", styled(paragraph("", more, limit), dim=True)]
+    return shown
+
+
+def _yes(whether: bool) -> str:
+    return "yes" if whether else "no"
+
+
+# ---------------------------------------------------------------------------------------------------- one of them
+def _settings(system: System) -> dict[str, Any]:
+    """What it reads, with its usual values; where it trains otherwise than by default; recipes and an example."""
+    read = [each for each in settings(system.name) if each.section.startswith("model") and each.name != "system"]
+    usual, default = Config.for_system(system.name).training, Config().training
+    training = {each.name: getattr(usual, each.name) for each in settings() if each.section == "training"}
+    return {
+        "settings": [
+            {"key": each.key, "value": each.default, "kind": each.kind, "help": each.text} for each in read
+        ],
+        "training": {name: value for name, value in training.items() if value != getattr(default, name)},
+        "recipes": [name for name in recipe_names() if _system_of(name) == system.name],
+        "example": f"pprgnn train {'cora' if 'node' in system.tasks else 'mutag'} --model {system.name}",
+    }
+
+
+def _system_of(recipe: str) -> str:
+    """Only this one line of a recipe: checking all lines of all recipes would take a while."""
+    values = tomllib.loads((FOLDER / f"{recipe}.toml").read_text(encoding="utf-8"))
+    name: str = values.get("model", {}).get("system", ModelConfig.system)
+    return name
+
+
+def _detail_lines(found: Mapping[str, Any]) -> list[str]:
+    weights = "uses those of edges" if found["edge_weights"] else "refuses edges that have some"
+    unseen = (
+        "can label graphs it has not seen" if found["new_graphs"] else "labels only the graph it was trained on"
+    )
+    facts = {
+        "name": found["name"] + (f" ({found['title']})" * (found["title"] != found["name"])),
+        "does": found["summary"],
+        "paper": f"{found['paper']}, {found['year']}",
+        "link": found["link"],
+        "kind": KINDS[found["kind"]],
+        "labels": " or ".join(f"{task}s" for task in found["tasks"]),
+        "weights": weights,
+        "graphs": unseen,
+        "needs": f"{found['missing']}, which is missing" if found["missing"] else "",
+        "recipes": ", ".join(found["recipes"]),
+        "example": found["example"],
+    }
+    lines = [paragraph(f"{key:<9}", text, width()) for key, text in facts.items() if text]
+    section = ""
+    for each in settings(found["name"]):
+        if each.section.startswith("model") and each.name != "system":
+            if each.section != section:
+                section = each.section
+                lines += ["", styled(f"[{section}]", bold=True)]
+            lines.append(setting_line(each, each.default))
+    if found["training"]:
+        lines += ["", styled("[training], where not as `pprgnn train --settings` has it", bold=True)]
+        lines += [
+            setting_line(each, each.default)
+            for each in settings(found["name"])
+            if each.section == "training" and each.name in found["training"]
+        ]
+    return lines
+
+
+# ----------------------------------------------------------------------------------------------------- parameters
+def _sizes(systems: Sequence[System], data: str) -> list[dict[str, Any]]:
+    """How many parameters each would have in `pprgnn train DATA --model NAME`."""
+    from pprgnn.data.errors import DataError
+
+    found: list[dict[str, Any]] = []
+    loaded: dict[str, GraphDataset] = {}
+    for system in systems:
+        config = config_for(data, [], system.name)
+        dataset = _load(config, loaded)
+        try:
+            parameters, why = _parameters(system, config, dataset), ""
+        except DataError as error:  # of the system: it cannot be used with these data
+            parameters, why = None, str(error)
+        found.append({"name": system.name, "data": dataset.facts.name, "parameters": parameters, "why": why})
+    return found
+
+
+def _load(config: Config, loaded: dict[str, GraphDataset]) -> GraphDataset:
+    """The data of a config; systems usually share them."""
+    from pprgnn.training.train import load_data
+
+    key = json.dumps([config.data.name, config.data.options])
+    if key not in loaded:
+        loaded[key] = load_data(config)
+    return loaded[key]
+
+
+def _parameters(system: System, config: Config, dataset: GraphDataset) -> int:
+    import torch
+
+    from pprgnn.training.build import Shape, build_network, feature_kind, features
+
+    if "edge_weight" in dataset._data and not system.edge_weights:
+        raise TrainingError(f"{system.title} cannot use edge weights, but {dataset.facts.name} has some.")
+    shape = Shape.of(dataset, features(dataset, feature_kind(dataset, config.data.features)))
+    with torch.device("meta"):  # shapes without numbers
+        network = build_network(config.model, shape)
+    if system.kind == "kernel":
+        raise TrainingError(f"{system.title} has support vectors instead of parameters.")
+    return sum(each.numel() for each in network.parameters())
+
+
+def _size_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = [{"name": each["name"], "parameters": each["parameters"]} for each in found]
+    header, *lines = table(rows, (), None)
+    size = max(map(len, lines))
+    pairs = zip(lines, found, strict=True)
+    return [header, *(paragraph(f"{line:<{size}}  ", each["why"], width()).rstrip() for line, each in pairs)]

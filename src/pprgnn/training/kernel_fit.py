@@ -1,0 +1,312 @@
+"""Training of a graph kernel: the kernel of all pairs of graphs, C by cross-validation, a support vector machine.
+
+Nothing is learned from the test part. C, and the kernel's own setting where there are several, are chosen by
+cross-validation inside the training and validation parts; then the machine is fitted to both.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pprgnn.baselines.kernel_graphs import KernelGraphs
+from pprgnn.baselines.kernels import KernelNet, Matrix, decisions
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.split import Split
+from pprgnn.training.build import Shape, build_network, feature_kind, features
+from pprgnn.training.config import Config, TrainingConfig
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.evaluation import choose_device, main_metrics
+from pprgnn.training.listener import Listener, Silent
+from pprgnn.training.memory import available_memory, size_text
+from pprgnn.training.metrics import Meter
+from pprgnn.training.model import Model
+from pprgnn.training.objective import Objective
+from pprgnn.training.run import Run
+from pprgnn.training.systems import find_system
+
+C_VALUES = tuple(10.0**power for power in range(-3, 4))
+FOLDS = 5
+READ = ("metric", "monitor", "class_weights", "seed", "device", "threads")  # of [training]
+ENOUGH = 3.0  # seconds of work, after which one can tell how long all of it takes
+
+_kept: dict[tuple[Any, ...], Matrix] = {}  # the kernels of the last data set, for the other splits of a study
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A value of C and of the kernel's own setting, and the scores of graphs that its machines had not seen."""
+
+    number: int
+    settings: dict[str, float]
+    c: float
+    choice: float
+    scores: dict[str, float]
+    figure: float  # the largest is chosen
+
+
+class KernelTraining:
+    """One run of a graph kernel; to be used as :class:`pprgnn.training.loop.Training`.
+
+    Args:
+        config: All settings.
+        dataset: What to learn from.
+        split: Which part of it does what.
+        run: The folder to keep it in, or ``None``.
+        listener: Is told how it goes, in notes.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        dataset: GraphDataset,
+        split: Split,
+        *,
+        run: Run | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self.config, self.dataset, self.split, self.run = config, dataset, split, run
+        self.listener = listener or Silent()
+        self.settings = config.training
+        self.title = find_system(config.model.system).title
+        kind = feature_kind(dataset, config.data.features)
+        x = features(dataset, kind)
+        shape = Shape.of(dataset, x)
+        network = build_network(config.model, shape).to(choose_device(self.settings.device))
+        assert isinstance(network, KernelNet)
+        assert x is not None  # only nodes can have learned rows instead
+        if dataset.facts.multi_label:
+            raise TrainingError(
+                f"{self.title} gives every graph one class, but graphs of {dataset.facts.name} may have several; "
+                f"use a network."
+            )
+        self.network, self.model = network, Model(network, config, dataset.facts, shape, kind)
+        self.metrics = main_metrics(config, dataset.facts)
+        self.masks = {part: mask.numpy() for part, mask in split.masks(dataset).items()}
+        self.fitted = np.flatnonzero(self.masks["train"] | self.masks["val"])
+        self.y = dataset.labels().numpy()
+        if len(np.unique(self.y[self.fitted])) < 2:
+            raise TrainingError(
+                f"{self.title} needs graphs of two classes to learn from, but those of the training part of "
+                f"{dataset.facts.name} are all of one; divide differently."
+            )
+        self.label_columns = network.read_labels(x)
+        self.graphs = self._all_graphs()
+        try:
+            self.choices = network.possible_choices(self.graphs)
+        except ValueError as error:
+            raise TrainingError(str(error)) from error
+        own = tuple(sorted((name, str(value)) for name, value in config.model.own.items()))
+        self._key = (config.model.system, own, self.graphs.digest())
+        self._check_memory()
+
+    def _all_graphs(self) -> KernelGraphs:
+        batches = self.model.batches(self.dataset)
+        batch = batches.batch(batches.all_graphs())
+        state = self.network.encode(batch.x, batch.edges, batch.edge_weight)
+        return self.network.graphs(state, batch.graph, batch.num_graphs)
+
+    def _check_memory(self) -> None:
+        """Refuse matrices that do not fit: those to come, and a copy or two of parts."""
+        count, free = len(self.graphs), available_memory()
+        needed = 8 * count**2 * (3 + sum((*self._key, choice) not in _kept for choice in self.choices))
+        if free is not None and needed > free:
+            fewer = f", or name one value of {self.network.choice_name}" if len(self.choices) > 1 else ""
+            raise TrainingError(
+                f"{self.title} needs about {size_text(needed)} of memory to compare {count:,} graphs with one "
+                f"another, but {size_text(free)} are free; use fewer graphs{fewer}."
+            )
+
+    # ---------------------------------------------------------------------------------------------------- fitting
+    def fit(self, *, resume: bool = False) -> dict[str, Any]:
+        """Choose, fit, score; return the summary. A run that was stopped starts again."""
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        if self.run is not None and resume:
+            self.run.rewind(0)
+        self._describe()
+        started = time.perf_counter()
+        with threadpool_limits(self.settings.threads or None):
+            tried = list(self._try_all())
+            best = max(tried, key=lambda each: each.figure)  # of equals the first, which has the smallest C
+            values = self._values(best.choice)[:, self.fitted]
+            machine = self._machine(values[self.fitted], self.y[self.fitted], best.c)
+            self.network.keep(self.graphs.take(self.fitted), *machine, best.choice)
+            logits = decisions(values, *machine)
+        summary = self._summary(len(tried), best, logits, time.perf_counter() - started)
+        if self.run is not None:
+            self.model.save(self.run.model_path)
+            self.run.finish(summary)
+        self.listener.finished(summary)
+        return summary
+
+    def _describe(self) -> None:
+        labels, name = self.label_columns, self.dataset.facts.name
+        words = f"{labels} columns of zeros and ones" if labels else "their degrees, where the kernel uses labels"
+        other = self.network.in_channels - labels
+        unused = f"; {other} other features are not used" if other else ""
+        self.listener.note(f"{self.title} on {name}, {self.split.protocol}: labels of nodes are {words}{unused}.")
+        left_out = [f"{each:g}" for each in self.network.choices if each not in self.choices]
+        if left_out:
+            self.listener.note(f"Too large for these graphs: {self.network.choice_name} {', '.join(left_out)}.")
+        usual, given = TrainingConfig(), self.settings
+        changed = [each.name for each in fields(usual) if getattr(given, each.name) != getattr(usual, each.name)]
+        unread = ", ".join(name for name in changed if name not in READ)
+        if unread:
+            self.listener.note(f"A graph kernel has no use for these settings of [training]: {unread}.")
+
+    def _try_all(self) -> Iterator[Tried]:
+        """Every C with every choice of the kernel's own setting, scored by cross-validation."""
+        name, metric, number = self.network.choice_name, self.metrics[0], 0
+        best: Tried | None = None
+        for choice in self.choices:
+            started = time.perf_counter()
+            logits = self._out_of_fold(self._values(choice))
+            seconds = time.perf_counter() - started
+            for c, each in zip(C_VALUES, logits, strict=True):
+                number += 1
+                tried = self._tried(number, c, choice, each)
+                best = tried if best is None or tried.figure > best.figure else best
+                if self.run is not None:
+                    record = {"epoch": number, **tried.settings, "val": tried.scores, "best": best.figure}
+                    self.run.append(record | {"best_epoch": best.number, "seconds": seconds / len(C_VALUES)})
+                yield tried
+            assert best is not None
+            chosen = ", ".join(f"{key} {value:g}" for key, value in best.settings.items())
+            self.listener.note(
+                f"{f'{name} {choice:g}' if name else 'Kernel'}: {seconds:.1f} s; best so far {chosen}, with "
+                f"{100 * best.scores[metric]:.2f}% {metric} in cross-validation."
+            )
+
+    def _tried(self, number: int, c: float, choice: float, logits: Tensor) -> Tried:
+        scores, metric = self._scores(logits, self.y[self.fitted]), self.metrics[0]
+        figure = -scores["loss"] if self.settings.monitor == "loss" else scores[metric]
+        if math.isnan(figure):
+            raise TrainingError(
+                f"The {metric} cannot be computed in cross-validation; change training.metric, or set "
+                f"training.monitor=loss."
+            )
+        own = {self.network.choice_name: choice} if self.network.choice_name else {}
+        return Tried(number, own | {"C": c}, c, choice, scores, figure)
+
+    # ----------------------------------------------------------------------------------------------- kernel values
+    def _values(self, choice: float) -> Matrix:
+        """The kernel of all pairs of graphs. Classes play no part in it, so the splits of a study share it."""
+        for key in [key for key in _kept if key[:-1] != self._key]:
+            del _kept[key]
+        key = (*self._key, choice)
+        if key not in _kept:
+            started, estimated = time.perf_counter(), False
+
+            def done(share: float) -> None:
+                nonlocal estimated
+                passed = time.perf_counter() - started
+                if not estimated and passed > ENOUGH:
+                    estimated = True
+                    self._check_time(passed / share)
+
+            _kept[key] = self.network.matrix(self.graphs, choice, done)
+        return _kept[key]
+
+    def _check_time(self, seconds: float) -> None:
+        """Refuse what takes too long; tell how long it takes."""
+        hours, most = seconds * len(self.choices) / 3600, self.network.max_hours
+        if hours > most:
+            raise TrainingError(
+                f"{self.title} would take about {hours:.1g} hours to compare all pairs of the "
+                f"{len(self.graphs):,} graphs of {self.dataset.facts.name}, but max_hours is {most:g}; allow more "
+                f"with --set max_hours={math.ceil(1.2 * hours)}, or use a faster kernel such as wl."
+            )
+        name = self.network.choice_name
+        self.listener.note(
+            f"It takes about {seconds / 60:.1f} min to compare all pairs of graphs, for each {name}."
+        )
+
+    # ------------------------------------------------------------------------------------------------- the machine
+    def _out_of_fold(self, values: Matrix) -> Tensor:
+        """For every C, the logits of each fitted graph, by a machine that has not seen it."""
+        from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
+
+        y = self.y[self.fitted]
+        smallest = int(np.unique(y, return_counts=True)[1].min())
+        folds = StratifiedKFold(max(2, min(FOLDS, smallest)), shuffle=True, random_state=self.settings.seed)
+        with warnings.catch_warnings():  # a class of one graph cannot be in every fold
+            warnings.filterwarnings("ignore", "The least populated class in y has only", UserWarning)
+            parts = list(folds.split(y, y))
+        logits = torch.empty(len(C_VALUES), len(y), self.network.num_classes)
+        for train, held_out in parts:
+            inside, outside = self.fitted[train], self.fitted[held_out]
+            among, between = values[np.ix_(inside, inside)], values[np.ix_(outside, inside)]
+            for number, c in enumerate(C_VALUES):
+                logits[number, torch.from_numpy(held_out)] = decisions(between, *self._machine(among, y[train], c))
+        return logits
+
+    def _machine(self, values: Matrix, y: NDArray[np.int64], c: float) -> tuple[Matrix, Matrix]:
+        """Dual coefficients (graphs × machines) and intercepts.
+
+        Of two classes the second against the first, of more each against the rest; a class that all or none of the
+        graphs have needs no machine.
+        """
+        from sklearn.svm import SVC  # type: ignore[import-untyped]
+
+        weights = None if self.settings.class_weights == "none" else self.settings.class_weights
+        intercept = np.zeros(len(self.network.intercept))
+        dual = np.zeros((len(y), len(intercept)))
+        for number in range(len(intercept)):
+            inside = y == (1 if len(intercept) == 1 else number)
+            if inside.all() or not inside.any():
+                intercept[number] = 1.0 if inside.all() else -1.0
+                continue
+            machine = SVC(C=c, kernel="precomputed", class_weight=weights).fit(values, inside)
+            dual[machine.support_, number] = machine.dual_coef_[0]
+            intercept[number] = machine.intercept_[0]
+        return dual, intercept
+
+    # ----------------------------------------------------------------------------------------------------- the end
+    def _scores(self, logits: Tensor, y: NDArray[np.int64]) -> dict[str, float]:
+        meter, wanted = Meter(multi_label=False, metrics=self.metrics), torch.from_numpy(y)
+        meter.add(logits, wanted, Objective(multi_label=False)(logits, wanted))
+        return meter.scores()
+
+    def _summary(self, tried: int, best: Tried, logits: Tensor, seconds: float) -> dict[str, Any]:
+        """As of any training; but the machine has seen the validation part, so its score is cross-validated."""
+        scores = {"train": self.masks["train"], "val": None, "test": self.masks["test"]}
+        return {
+            "finished": True,
+            "data": self.dataset.facts.name,
+            "note": " ".join(filter(None, (self.dataset.facts.note, NOTE))),
+            "protocol": self.split.protocol,
+            "split": self.split.description,
+            "fold": self.config.data.fold,
+            "seed": self.settings.seed,
+            "metric": self.metrics[0],
+            "scores": {
+                part: best.scores if mask is None else self._scores(logits[torch.from_numpy(mask)], self.y[mask])
+                for part, mask in scores.items()
+                if mask is None or mask.any()
+            },
+            "test_chose_the_epoch": False,
+            "epochs": tried,
+            "best_epoch": best.number,
+            "best": best.figure,
+            "chosen": best.settings,
+            "layers": [],
+            "parameters": sum(p.numel() for p in self.network.parameters()),
+            "seconds": seconds,
+            "warnings": [],
+        }
+
+
+NOTE = (
+    "The scores of val are of the cross-validation, inside the training and validation parts, that chose C; then "
+    "the machine was fitted to both."
+)

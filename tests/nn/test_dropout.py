@@ -1,0 +1,52 @@
+"""Dropout: what torch's own does, from fewer random numbers."""
+
+import pytest
+import torch
+
+from pprgnn.nn.dropout import dropout
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.6, 0.9])
+def test_entries_are_dropped_at_the_rate_and_the_others_keep_the_mean(rate):
+    torch.manual_seed(0)
+    x = torch.ones(401, 501)
+    y = dropout(x, rate)
+    values = y.unique()
+    assert len(values) == 2
+    assert values[0] == 0
+    assert float(values[1]) == pytest.approx(1 / (1 - rate), rel=1e-3)
+    deviation = (rate * (1 - rate) / x.numel()) ** 0.5
+    assert float((y == 0).double().mean()) == pytest.approx(rate, abs=4 * deviation)
+    # Neighbours in both directions are drawn independently, also those from the same 64 bits.
+    gone = (y == 0).double() - rate
+    for step in range(1, 5):
+        for pair in ((gone[:, step:], gone[:, :-step]), (gone[step:], gone[:-step])):
+            assert abs(float((pair[0] * pair[1]).mean())) < 5 * rate * (1 - rate) / x.numel() ** 0.5
+
+
+def test_every_pass_draws_anew_and_a_seed_repeats_it():
+    x = torch.ones(50, 7)
+    torch.manual_seed(1)
+    first, second = dropout(x, 0.5), dropout(x, 0.5)
+    torch.manual_seed(1)
+    assert torch.equal(dropout(x, 0.5), first)
+    assert not torch.equal(first, second)
+
+
+def test_gradients_go_where_the_entries_went():
+    torch.manual_seed(0)
+    x = torch.randn(7, 30, dtype=torch.float64).t().requires_grad_()  # not contiguous, nor a multiple of four
+    y = dropout(x, 0.3)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad * x, y)
+
+
+def test_the_ends_of_the_range():
+    x = torch.randn(6, 5)
+    assert dropout(x, 0.5, training=False) is x
+    assert dropout(x, 0.0) is x
+    assert torch.equal(dropout(x, 1.0), torch.zeros_like(x))
+    assert torch.isfinite(dropout(x, 1 - 1e-9)).all()
+    assert dropout(torch.empty(0, 3), 0.5).shape == (0, 3)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        dropout(x, 1.5, training=False)
