@@ -96,7 +96,7 @@ def test_gradients_of_features_and_edge_weights(directed, reorder):
         both = weight if directed else weight.repeat(2)
         adj = Adjacency.from_edge_index(edges, both, 7, add_self_loops=True, reorder=reorder)
         assert adj.is_symmetric != directed
-        return exact_pagerank(adj, h, alpha=0.2, **EXACT)
+        return exact_pagerank(adj, h, alpha=0.5, **EXACT)
 
     assert torch.autograd.gradcheck(solve, (h, weight))
 
@@ -116,7 +116,7 @@ def test_the_equation_holds_to_the_tolerance_in_single_precision(name, tol):
     adj = ZOO[name].adjacency(add_self_loops=True, dtype=torch.float32)
     h = torch.randn(adj.num_nodes, 5, generator=torch.Generator().manual_seed(0))
     z = exact_pagerank(adj, h, tol=tol)
-    left = 0.1 * h - (z - 0.9 * adj @ z)
+    left = 0.1 * h - (z - 0.9 * (adj @ z))
     assert bool((left.norm(dim=0) <= (tol + 1e-6) * 0.1 * h.norm(dim=0)).all())
     assert bool((left.norm(dim=0) > 1e-3 * tol * 0.1 * h.norm(dim=0)).any())  # and does no more than it must
 
@@ -155,7 +155,7 @@ def test_shape_and_type_are_checked():
     adj = ZOO["path"].adjacency()
     with pytest.raises(ValueError, match=r"h must have shape \(7, channels\)"):
         exact_pagerank(adj, torch.ones(6, 1, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"float32 .* float64"):
+    with pytest.raises(ValueError, match="convert one"):
         exact_pagerank(adj, torch.ones(7, 1))
 
 

@@ -137,7 +137,7 @@ def test_a_graph_without_nodes_is_all_padding():
     torch.testing.assert_close(logits[2], slow_logits(network, rows[2:], 10))
 
 
-# ------------------------------------------------------------------------------------------------- how many are kept
+# ----------------------------------------------------------------------------------------------- how many are kept
 @pytest.mark.parametrize(("typical", "k", "kept"), [(30, 0, 30), (4, 0, 10), (30, 12, 12), (4, 10, 10)])
 def test_as_many_nodes_are_kept_as_the_data_or_the_user_says(typical, k, kept):
     config = Config.for_system("dgcnn").with_values({"model.own.k": k})

@@ -46,7 +46,9 @@ def test_graphs_are_pooled_one_by_one():
         batch=torch.arange(2).repeat_interleave(N),
         num_graphs=2,
     )
-    alone = [network(each, edge_index, batch=torch.zeros(N, dtype=torch.long), num_graphs=1) for each in (x, 2 * x)]
+    alone = [
+        network(each, edge_index, batch=torch.zeros(N, dtype=torch.long), num_graphs=1) for each in (x, 2 * x)
+    ]
     torch.testing.assert_close(together, torch.cat(alone))
     state = network.encode(x, edge_index)
     assert (state >= 0).all()

@@ -53,7 +53,9 @@ def test_it_is_computed_once_per_graph_and_forgotten_with_it(monkeypatch):
     plain = GDCNet._rewire
     monkeypatch.setattr(GDCNet, "_rewire", lambda self, adj: count.append(1) or plain(self, adj))
     options = network.adjacency_options | {"dtype": torch.float64}
-    one, other = (Adjacency.from_edge_index(edges, None, N, **options) for edges in (edge_index, edge_index[:, 2:]))
+    one, other = (
+        Adjacency.from_edge_index(edges, None, N, **options) for edges in (edge_index, edge_index[:, 2:])
+    )
     for _ in range(3):
         network(x, one), network(x, other), network(x, edge_index)
     assert len(count) == 3

@@ -1,4 +1,4 @@
-"""GIN: the dense formula of its paper, and that it tells apart what the Weisfeiler-Leman test does, and no more."""
+"""GIN: the dense formula of its paper, and that it tells apart what the Weisfeiler-Leman test does."""
 
 import networkx as nx
 import pytest

@@ -43,8 +43,7 @@ class GCNNet(TaskNetwork):
         self.in_channels, self.dropout = in_channels, dropout
         sizes = [in_channels, *[hidden] * (layers - 1), hidden if self.for_graphs else num_classes]
         self.convs = torch.nn.ModuleList(
-            through_adjacency(GCNConv(size, following, normalize=False))
-            for size, following in pairwise(sizes)
+            through_adjacency(GCNConv(size, following, normalize=False)) for size, following in pairwise(sizes)
         )
         self.norm: torch.nn.Module = torch.nn.Identity()
 

@@ -30,11 +30,13 @@ class KernelNet(Network):
     Attributes:
         choices: Values of the kernel's own setting, of which cross-validation chooses one.
         choice_name: What that setting is called.
+        uses_labels: Whether the labels of nodes play a part.
         max_hours: The most that the kernel of all pairs of graphs may take.
     """
 
     choices: tuple[float, ...] = (0.0,)
     choice_name = ""
+    uses_labels = True
     max_hours = math.inf
     label_columns: Tensor
     choice: Tensor
@@ -103,7 +105,7 @@ class KernelNet(Network):
     def read_labels(self, x: Tensor) -> int:
         """Find the columns that label nodes, in all of a data set; returns how many there are, 0: the degree."""
         columns = ((x == 0) | (x == 1)).all(0)
-        if bool((x[:1, columns] == x[:, columns]).all()):  # they tell nothing
+        if not self.uses_labels or bool((x[:1, columns] == x[:, columns]).all()):  # they tell nothing
             columns = torch.zeros_like(columns)
         self.label_columns.copy_(columns)
         return int(columns.sum())
@@ -158,6 +160,8 @@ class GraphletNet(KernelNet):
         connected: Count connected triples only.
     """
 
+    uses_labels = False
+
     def __init__(
         self,
         in_channels: int,
@@ -168,10 +172,6 @@ class GraphletNet(KernelNet):
     ) -> None:
         super().__init__(in_channels, num_classes, task)
         self.connected = connected
-
-    def read_labels(self, x: Tensor) -> int:
-        """It does not use any."""
-        return 0
 
     def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
         """Cosines with these graphs."""

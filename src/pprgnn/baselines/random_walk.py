@@ -12,7 +12,7 @@ from pprgnn.baselines.kernel_graphs import KernelGraphs
 from pprgnn.baselines.kernels import Comparison, KernelNet, Matrix, normalized
 from pprgnn.data.errors import DataError
 
-NODES_PER_BLOCK = 4096  # of graphs that are compared with another at once: their walks fit the processor's cache
+NODES_PER_BLOCK = 1024  # of graphs that are compared with another at once: their walks fit the processor's cache
 ACCURACY = 1e-12  # of the sum over all walks
 POWER = 64  # of the adjacency matrix, in the bound of its largest eigenvalue
 
@@ -42,7 +42,7 @@ class RandomWalkNet(KernelNet):
         num_classes: int,
         task: Literal["node", "graph"] = "graph",
         *,
-        decay: float | tuple[float, ...] = (0.001, 0.01, 0.1),
+        decay: float | tuple[float, ...] = (0.001, 0.01, 0.05, 0.1),
         steps: int = 0,
         max_hours: float = 1.0,
     ) -> None:
@@ -51,15 +51,15 @@ class RandomWalkNet(KernelNet):
         self.steps, self.max_hours = steps, max_hours
 
     def possible_choices(self, graphs: KernelGraphs) -> tuple[float, ...]:
-        """Those for which the sum over all walks is finite."""
+        """Those for which the sum over all walks is finite; the largest, which takes longest, comes first."""
         largest = float(eigenvalue_bounds(graphs).max())
-        possible = tuple(each for each in self.choices if self.steps or each * largest**2 < 1)
+        possible = [each for each in self.choices if self.steps or each * largest**2 < 1]
         if not possible:
             raise ValueError(
                 f"The sum over all random walks is infinite with decay {min(self.choices):g}: on these graphs it "
                 f"must be below {1 / largest**2:.2g}; choose a smaller decay, or a number of steps."
             )
-        return possible
+        return tuple(sorted(possible, reverse=True))
 
     def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
         """Of other graphs with these, one after the other."""

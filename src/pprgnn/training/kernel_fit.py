@@ -118,13 +118,18 @@ class KernelTraining:
     def _check_memory(self) -> None:
         """Refuse matrices that do not fit: those to come, and a copy or two of parts."""
         count, free = len(self.graphs), available_memory()
-        needed = 8 * count**2 * (3 + sum((*self._key, choice) not in _kept for choice in self.choices))
+        needed = 8 * count**2 * (3 + self._missing)
         if free is not None and needed > free:
             fewer = f", or name one value of {self.network.choice_name}" if len(self.choices) > 1 else ""
             raise TrainingError(
                 f"{self.title} needs about {size_text(needed)} of memory to compare {count:,} graphs with one "
                 f"another, but {size_text(free)} are free; use fewer graphs{fewer}."
             )
+
+    @property
+    def _missing(self) -> int:
+        """The number of kernels that are not kept yet."""
+        return sum((*self._key, choice) not in _kept for choice in self.choices)
 
     # ---------------------------------------------------------------------------------------------------- fitting
     def fit(self, *, resume: bool = False) -> dict[str, Any]:
@@ -150,11 +155,11 @@ class KernelTraining:
         return summary
 
     def _describe(self) -> None:
-        labels, name = self.label_columns, self.dataset.facts.name
-        words = f"{labels} columns of zeros and ones" if labels else "their degrees, where the kernel uses labels"
-        other = self.network.in_channels - labels
+        labels = f"{self.label_columns} columns of zeros and ones" if self.label_columns else "their degrees"
+        other = self.network.in_channels - self.label_columns
+        words = f"labels of nodes are {labels}" if self.network.uses_labels else "labels of nodes play no part"
         unused = f"; {other} other features are not used" if other else ""
-        self.listener.note(f"{self.title} on {name}, {self.split.protocol}: labels of nodes are {words}{unused}.")
+        self.listener.note(f"{self.title} on {self.dataset.facts.name}, {self.split.protocol}: {words}{unused}.")
         left_out = [f"{each:g}" for each in self.network.choices if each not in self.choices]
         if left_out:
             self.listener.note(f"Too large for these graphs: {self.network.choice_name} {', '.join(left_out)}.")
@@ -219,7 +224,7 @@ class KernelTraining:
 
     def _check_time(self, seconds: float) -> None:
         """Refuse what takes too long; tell how long it takes."""
-        hours, most = seconds * len(self.choices) / 3600, self.network.max_hours
+        hours, most = seconds * self._missing / 3600, self.network.max_hours
         if hours > most:
             raise TrainingError(
                 f"{self.title} would take about {hours:.1g} hours to compare all pairs of the "

@@ -20,7 +20,7 @@ class RandomWalkOptions:
     """Settings of RW."""
 
     decay: float | tuple[float, ...] = option(
-        (0.001, 0.01, 0.1),
+        (0.001, 0.01, 0.05, 0.1),
         "weight of each step of a walk; of several, cross-validation chooses one that suits the data",
         above=0,
     )
