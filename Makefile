@@ -30,6 +30,8 @@ bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.data
 	@$(BIN)/python -m benchmarks.epochs
 	@$(BIN)/python -m benchmarks.quality
+	@$(BIN)/python -m benchmarks.ignn
+	@$(BIN)/python -m benchmarks.levels
 
 lint: $(STAMP)   ## ruff and mypy only
 	@$(BIN)/ruff check src tests benchmarks examples

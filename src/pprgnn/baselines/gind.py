@@ -70,7 +70,7 @@ class GINDNet(Network):
         input_dropout: float = 0.0,
         pooling: str = "sum",
         self_loops: bool = True,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         max_steps: int = 500,
     ) -> None:
         super().__init__()

@@ -17,6 +17,7 @@ from pprgnn.data.errors import DataError
 from pprgnn.nn.network import Network, check_features
 
 Matrix: TypeAlias = NDArray[np.float64]
+Comparison: TypeAlias = Callable[[KernelGraphs], Matrix]
 
 
 class KernelNet(Network):
@@ -134,9 +135,6 @@ class KernelNet(Network):
         return True
 
 
-Comparison: TypeAlias = Callable[[KernelGraphs], Matrix]
-
-
 def decisions(values: Matrix, dual: Matrix, intercept: Matrix) -> Tensor:
     """Logits from kernel values, one row per graph: it depends on no other row, to the last bit."""
     columns = [(values * weights).sum(axis=1) + shift for weights, shift in zip(dual.T, intercept, strict=True)]
@@ -218,7 +216,7 @@ class WeisfeilerLehmanNet(KernelNet):
         super().__init__(in_channels, num_classes, task)
         self.choices = tuple(iterations) if isinstance(iterations, tuple | list) else (iterations,)
         if any(each != int(each) or each < 1 for each in self.choices):
-            raise ValueError(f"iterations must be whole numbers from 1 on, but came as {iterations}.")
+            raise ValueError(f"The iterations must be whole numbers from 1 on, but came as {iterations}.")
 
     def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
         """Of other graphs with these, by grakel."""

@@ -40,7 +40,7 @@ class SSESettings:
 class GINDSettings:
     """Of GIND."""
 
-    tol: float = option(1e-4, "error allowed in the equilibrium, relative to its size", above=0)
+    tol: float = option(1e-3, "error allowed in the equilibrium, relative to its size", above=0)
     max_steps: int = option(500, "most steps to the equilibrium; reaching it warns", least=1)
 
 
@@ -56,6 +56,7 @@ SYSTEMS: tuple[System, ...] = (
         build="pprgnn.baselines.structure2vec:Structure2VecNet",
         reads=("hidden", "dropout", "pooling"),
         own=Structure2VecSettings,
+        settings={"training.epochs": 200},
     ),
     System(
         name="sse",
@@ -68,6 +69,7 @@ SYSTEMS: tuple[System, ...] = (
         build="pprgnn.baselines.sse:SSENet",
         reads=("hidden", "dropout", "pooling"),
         own=SSESettings,
+        settings={"model.dropout": 0.8, "training.epochs": 200},
     ),
     System(
         name="gind",
@@ -80,5 +82,13 @@ SYSTEMS: tuple[System, ...] = (
         build="pprgnn.baselines.gind:GINDNet",
         reads=("hidden", "dropout", "input_dropout", "pooling", "self_loops"),
         own=GINDSettings,
+        settings={
+            "model.hidden": 128,
+            "model.dropout": 0.8,
+            "model.input_dropout": 0.8,
+            "training.epochs": 200,
+            "training.lr": 0.02,
+            "training.recursion_lr": 0.001,
+        },
     ),
 )
