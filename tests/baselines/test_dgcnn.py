@@ -138,7 +138,9 @@ def test_a_graph_without_nodes_is_all_padding():
 
 
 # ----------------------------------------------------------------------------------------------- how many are kept
-@pytest.mark.parametrize(("typical", "k", "kept"), [(30, 0, 30), (4, 0, 10), (30, 12, 12), (4, 10, 10)])
+@pytest.mark.parametrize(
+    ("typical", "k", "kept"), [(50, 0, 50), (4, 0, 10), (50, 12, 12), (4, 10, 10), (None, 0, 30)]
+)
 def test_as_many_nodes_are_kept_as_the_data_or_the_user_says(typical, k, kept):
     config = Config.for_system("dgcnn").with_values({"model.own.k": k})
     network = build_network(config.model, Shape("graph", FEATURES, CLASSES, typical_nodes=typical))

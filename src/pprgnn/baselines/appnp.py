@@ -108,7 +108,7 @@ class PPNPNet(PredictThenPropagate):
 
     Args:
         alpha: The chance to return to the start.
-        tol: As in :func:`exact_pagerank`.
+        solve_tol: ``tol`` of :func:`exact_pagerank`.
     """
 
     def __init__(
@@ -122,13 +122,13 @@ class PPNPNet(PredictThenPropagate):
         dropout: float = 0.5,
         pooling: str = "sum",
         alpha: float = 0.1,
-        tol: float = 1e-6,
+        solve_tol: float = 1e-6,
     ) -> None:
         super().__init__(
             in_channels, num_classes, task, hidden=hidden, layers=layers, dropout=dropout, pooling=pooling
         )
-        self.alpha, self.tol = alpha, tol
+        self.alpha, self.solve_tol = alpha, solve_tol
 
     def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
         """The solution."""
-        return exact_pagerank(adj, h, alpha=self.alpha, tol=self.tol)
+        return exact_pagerank(adj, h, alpha=self.alpha, tol=self.solve_tol)

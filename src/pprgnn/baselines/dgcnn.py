@@ -28,7 +28,7 @@ class DGCNNet(Network):
     follow. Graphs with fewer than ``k`` nodes are filled up with rows of zeros.
 
     Args:
-        typical_nodes: How many nodes three fifths of the graphs have at least.
+        typical_nodes: How many nodes three fifths of the graphs have at least; 30 if not known.
         k: How many nodes are kept; 0: ``typical_nodes``, but not fewer than 10.
     """
 
@@ -41,13 +41,13 @@ class DGCNNet(Network):
         hidden: int = 32,
         layers: int = 4,
         dropout: float = 0.5,
-        typical_nodes: int = 30,
+        typical_nodes: int | None = None,
         k: int = 0,
     ) -> None:
         super().__init__()
         if task != "graph":
             raise ValueError(f"DGCNN labels graphs, so task must be 'graph', but came as {task!r}.")
-        k = k or max(LEAST_NODES, typical_nodes)
+        k = k or max(LEAST_NODES, typical_nodes or 30)
         if k < LEAST_NODES:
             raise ValueError(f"DGCNN must keep k >= {LEAST_NODES} nodes of a graph, but k came as {k}.")
         self.in_channels = in_channels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 
@@ -25,16 +26,16 @@ def iterate(
         cap: Most applications of f; a warning says if they were not enough.
         remedy: What to change then; the end of the sentence.
     """
-    state, error = start.clone(), float("inf")
+    state, size, error = start.clone(), 0.0, math.inf
     for _ in range(cap):
         change = function(state)
         size = float(torch.linalg.vector_norm(change))
         error = float(torch.linalg.vector_norm(change.sub_(state)))
+        if not math.isfinite(error):
+            raise NotFiniteError(f"The state overflowed before it became steady; {remedy}.")
         state.add_(change, alpha=step)
         if error <= tol * size:
             return state
-        if not error < float("inf"):
-            raise NotFiniteError(f"The state overflowed before it became steady; {remedy}.")
     warnings.warn(
         f"The state was not steady after {cap} steps (its change is {error / max(size, 1e-30):.1e} of its size, "
         f"wanted were {tol:.1e}); {remedy}.",

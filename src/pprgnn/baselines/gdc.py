@@ -69,6 +69,10 @@ class GDCNet(GCNNet):
                 f"GDC needs a dense matrix of all pairs of nodes for a while, which is too much for {n} nodes (at "
                 f"most {MOST_NODES}); choose a system that diffuses as it goes, such as APPNP or GPR-GNN."
             )
+        if n == 1:  # PyG takes its matrix for a number
+            return Adjacency.from_edge_index(
+                torch.zeros(2, 1).to(adj.col), None, 1, normalize=None, dtype=adj.dtype
+            )
         row, col = (index if adj.order is None else adj.order[index] for index in (adj.row, adj.col))
         alpha, keep = self.options
         diffusion = GDC(

@@ -20,7 +20,7 @@ class PairNormNet(GCNNet):
 
     Args:
         scale: :math:`s`; the sum of the squared distances of all pairs is :math:`2 n^2 s^2`.
-        individually: Scale each row to the length :math:`s` instead (the paper's PN-SI).
+        individually: Scale each row to the length :math:`s` instead: PN-SI, which the paper uses with GCN.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class PairNormNet(GCNNet):
         num_classes: int,
         task: Literal["node"] = "node",
         *,
-        hidden: int = 16,
+        hidden: int = 64,
         layers: int = 2,
         dropout: float = 0.6,
         scale: float = 1.0,
-        individually: bool = False,
+        individually: bool = True,
     ) -> None:
         if task != "node":
             raise ValueError(

@@ -71,8 +71,8 @@ class SSENet(Network):
         # PAPER: its formula has the sum, but its authors' code the mean over neighbours; the sum seldom contracts.
         aggregate: Literal["mean", "sum"] = "mean",
         updates: int = 10,
-        share: float = 0.1,
-        step: float = 0.5,
+        share: float = 0.2,
+        step: float = 0.9,
         contraction: float = 0.9,  # PAPER: 0
         tol: float = 1e-4,
         max_sweeps: int = 200,

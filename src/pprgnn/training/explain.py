@@ -15,6 +15,7 @@ from pprgnn.training.attribution import Attribution, LayerReach, attribute
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.hops import hops_to
 from pprgnn.training.model import Model
+from pprgnn.training.systems import find_system
 
 MOST_OF_IT = 0.95  # of the influence lies within the radius
 FAR = 3  # hops; usual networks do not look farther
@@ -204,6 +205,12 @@ def _one_graph(model: Model, dataset: GraphDataset, graph: int, task: str) -> Gr
         raise TrainingError(
             f"This model was trained for labels per {model.facts.task}, so it has nothing to say about a single "
             f"{task}; explain a {model.facts.task} instead."
+        )
+    system = find_system(model.config.model.system)
+    if system.kind == "kernel" or not system.whole_gradient:
+        raise TrainingError(
+            f"What {system.title} decides cannot be explained, because there is no gradient from its logits back to "
+            f"all nodes; train a system that has one, such as pprgnn or gcn."
         )
     if not 0 <= graph < len(dataset):
         raise TrainingError(

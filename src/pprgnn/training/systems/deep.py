@@ -37,7 +37,7 @@ class PairNorm:
     """What only PairNorm has."""
 
     scale: float = option(1.0, "how far states are kept apart", above=0)
-    individually: bool = option(False, "scale each node by itself (PN-SI)")
+    individually: bool = option(True, "scale each node by itself (PN-SI), not all together (PN)")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class PPNP:
     """What only PPNP has."""
 
     alpha: float = option(0.1, "how likely a walk of PageRank returns to its start", above=0, most=1)
-    tol: float = option(1e-6, "error allowed in a solve, relative", above=0)
+    solve_tol: float = option(1e-6, "error allowed in a solve, relative to its right-hand side", above=0)
 
 
 SYSTEMS: tuple[System, ...] = (

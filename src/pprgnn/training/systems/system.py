@@ -40,6 +40,7 @@ class System:
         tasks: whether it labels nodes, graphs or both.
         edge_weights: whether it uses the weights of edges.
         new_graphs: whether it can label graphs that it has not seen in training.
+        whole_gradient: whether the gradient of its logits goes through all that makes them, as explanations need.
         reads: which settings of ``[model]`` it reads, besides ``system`` and ``own``.
         own: a dataclass of the settings that only this system has, ``own`` of ``[model]`` in a recipe.
         settings: its usual settings where they are not our defaults, by ``section.name``.
@@ -58,6 +59,7 @@ class System:
     tasks: tuple[Task, ...] = ALL_TASKS
     edge_weights: bool = True
     new_graphs: bool = True
+    whole_gradient: bool = True
     reads: tuple[str, ...] = ("hidden", "layers", "dropout", "pooling")
     own: type[Any] = NothingOfItsOwn
     settings: Mapping[str, Any] = field(default_factory=dict)
