@@ -265,6 +265,6 @@ def test_fixed_point_of_a_linear_map_and_its_gradient():
 
 def test_iteration_leaves_its_start_alone_and_stops_when_numbers_overflow():
     start = torch.ones(3, 1)
-    with pytest.raises(NotFiniteError, match="overflowed .*; do something"):
+    with pytest.raises(NotFiniteError, match=r"overflowed .*; do something"):
         iterate(lambda x: 1e20 * x, start, step=1.0, tol=1e-3, cap=50, remedy="do something")
     assert torch.equal(start, torch.ones(3, 1))

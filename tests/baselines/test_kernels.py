@@ -48,7 +48,7 @@ def labelled(draw, directed=False, kinds=KINDS):
     return matrix, draw(st.lists(st.integers(0, kinds - 1), min_size=nodes, max_size=nodes))
 
 
-SOME = settings(max_examples=20)
+SOME = settings(max_examples=15)
 graphs_of = st.lists(labelled() | labelled(directed=True), min_size=2, max_size=5)
 
 

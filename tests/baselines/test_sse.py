@@ -110,7 +110,9 @@ def test_an_update_changes_the_chosen_nodes_only():
 def test_nodes_may_have_another_order_inside():
     (edges, weight), x = graph(), features()
     net = shrink(network(updates=30)).train()
-    adj = Adjacency.from_edge_index(edges, weight, NODES, reorder=True, dtype=torch.double, **net.adjacency_options)
+    adj = Adjacency.from_edge_index(
+        edges, weight, NODES, reorder=True, dtype=torch.double, **net.adjacency_options
+    )
     assert adj.order is not None
     for _ in range(10):
         net.encode(x, adj)
@@ -168,12 +170,25 @@ def test_several_training_graphs_keep_nothing_and_sweep_from_zero():
         assert net.state.shape == (0, 6)
 
 
+def test_graphs_with_the_same_edges_are_told_apart_by_their_features():
+    (edges, weight), x = graph(), features()
+    net = network().train()
+    net.encode(x, edges, weight)
+    net.encode(x.clone(), edges, weight)
+    assert net.state.shape == (NODES, 6)
+    loaded = network().train()
+    loaded.load_state_dict(net.state_dict())
+    for each in (net, loaded):
+        each.encode(x.flip(0), edges, weight)
+        assert each.state.shape == (0, 6)
+
+
 def test_without_a_bound_it_need_not_converge_and_says_so():
     (edges, weight), x = graph(), features()
     net = network(contraction=0.0, max_sweeps=5).eval()
     with torch.no_grad():  # nothing is cut off by ReLU, and T triples what it gets
-        for weight_matrix, factor in ((net.mix.weight, 3.0), (net.lift.weight, 1.0)):
-            weight_matrix.copy_(factor * torch.eye(6))
+        net.mix.weight.copy_(3 * torch.eye(6))
+        net.lift.weight.copy_(torch.eye(6))
         net.read.bias.fill_(10.0)
         net.lift.bias.fill_(1.0)
     with pytest.warns(ConvergenceWarning, match=r"not steady after 5 steps .*contraction"):
@@ -202,13 +217,15 @@ def test_weights_and_embeddings_are_loaded_whatever_the_size_of_the_graph():
     assert net.state.shape == (0, 6)
 
 
-@pytest.mark.parametrize("options", [{"updates": 0}, {"share": 1.5}, {"step": 0.0}, {"contraction": 1.0}, {"tol": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{"updates": 0}, {"share": 1.5}, {"step": 0.0}, {"contraction": 1.0}, {"tol": 0.0}]
+)
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match="must be"):
         SSENet(4, 3, **options)
 
 
-# ------------------------------------------------------------------------------------------------------ in training
+# ----------------------------------------------------------------------------------------------------- in training
 def config(**values):
     usual = {"epochs": 6, "hidden": 8, "device": "cpu", "patience": 0, "checkpoint_seconds": 0.0}
     return Config.for_system("sse").with_values(usual | values)
@@ -270,18 +287,15 @@ def test_learns_nodes_graphs_and_several_graphs():
 
 
 def test_learns_chains():
-    """The class is written on the first of 10 nodes only: chance is one half, seeing few hops little more.
-
-    The operator is the published one: what must contract forgets on the way.
-    """
-    values = {"epochs": 60, "hidden": 32, "dropout": 0.0, "weight_decay": 0.0, "batch_size": 20, "eval_every": 20}
-    own = {"contraction": 0.0, "updates": 20, "step": 1.0}
+    """The class is written on the first of 10 nodes only: chance is one half, seeing few hops little more."""
+    values = {"epochs": 100, "hidden": 32, "dropout": 0.0, "weight_decay": 0.0, "batch_size": 20, "eval_every": 20}
+    own = {"contraction": 0.99, "updates": 20, "step": 1.0}
     data = {"data.name": "chains", "data.options": {"length": 10, "train": 10, "val": 6, "test": 10}}
     trained = train(config(**values, **own, **data), listener=Recorder())
-    assert trained.summary["scores"]["test"]["accuracy"] > 0.9
+    assert trained.summary["scores"]["test"]["accuracy"] > 0.8
 
 
 def test_learns_cora(data_root):
-    values = {"data.name": "Cora", "features": "normalized", "epochs": 30, "hidden": 32, "eval_every": 10}
+    values = {"data.name": "Cora", "features": "normalized", "epochs": 60, "hidden": 32, "eval_every": 20}
     summary = train(config(**values, lr=0.02, dropout=0.5), listener=Recorder()).summary
     assert summary["scores"]["test"]["accuracy"] > 0.6

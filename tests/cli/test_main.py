@@ -25,8 +25,8 @@ QUICK = [
     command.split()
     for command in ("--help", "--version", "data --help", "data list", "data list --json", "data info NCI1")
 ]
-QUICK.append(["tune", "--help"])
-COMMANDS = ["", "train", "evaluate", "predict", "explain", "tune", "doctor"]
+QUICK += [["tune", "--help"], ["models"], ["models", "gat"]]
+COMMANDS = ["", "train", "evaluate", "predict", "explain", "tune", "models", "doctor"]
 COMMANDS += ["data", "data list", "data info", "data fetch", "data verify", "data import"]
 
 

@@ -34,10 +34,10 @@ def graph(tmp_path):
     """A file with a small graph; weighted if asked for."""
 
     def written(weighted: bool = False) -> str:
-        edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
-        data = Data(x=torch.randn(4, 3), edge_index=edges, y=torch.tensor([0, 1, 0, 1]))
+        ring = torch.stack([torch.arange(12), (torch.arange(12) + 1) % 12])
+        data = Data(x=torch.randn(12, 3), edge_index=torch.cat([ring, ring.flip(0)], 1), y=torch.arange(12) % 2)
         if weighted:
-            data.edge_weight = torch.rand(6) + 0.5
+            data.edge_weight = torch.rand(24) + 0.5
         path = tmp_path / f"graph-{weighted}.safetensors"
         save(from_pyg(data), path)
         return str(path)
@@ -177,7 +177,7 @@ def test_unknown_data():
     assert "Traceback" not in done.output
 
 
-# --------------------------------------------------------------------------------------------- settings of training
+# ------------------------------------------------------------------------------------------ settings of training
 def test_settings_are_those_of_the_system():
     done = CliRunner().invoke(app, ["train", "--model", "gat", "--settings"])
     assert done.exit_code == 0

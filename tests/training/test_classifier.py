@@ -116,6 +116,27 @@ def test_recipes_and_parameters():
         pprgnn.NodeClassifier.from_recipe("coral")
 
 
+def test_another_system(chains):
+    classifier = pprgnn.NodeClassifier(system="gat", heads=4, epochs=3)
+    assert repr(classifier) == "NodeClassifier(system='gat', heads=4, epochs=3)"
+    assert (classifier.get_params()["heads"], classifier.get_params()["lr"]) == (4, 0.005)
+    assert not {"own", "eps"} & set(classifier.get_params())  # what it does not read
+    assert pprgnn.NodeClassifier(**classifier.get_params()).config == classifier.config
+    assert repr(classifier.set_params(heads=2)) == "NodeClassifier(system='gat', heads=2, epochs=3)"
+    assert classifier.fit(chains).predict().shape == (chains.num_nodes,)
+    assert len(classifier.model_.network.convs[0].att_src[0]) == 2
+    assert repr(classifier.set_params(system="gcn")) == "NodeClassifier(system='gcn')"
+    assert repr(pprgnn.NodeClassifier.from_recipe("cora", system="gcn")) == (
+        "NodeClassifier(system='gcn', name='Cora', features='normalized')"
+    )
+    with pytest.raises(TrainingError, match="not one that GAT reads"):
+        pprgnn.NodeClassifier(system="gat", eps=0.5)
+    with pytest.raises(TrainingError, match="it is one of gat"):
+        pprgnn.NodeClassifier(attention_dropout=0.5)
+    with pytest.raises(TrainingError, match="did you mean 'gat'"):
+        pprgnn.NodeClassifier(system="gatt")
+
+
 def test_clear_errors(fitted, chains, tmp_path):
     with pytest.raises(TrainingError, match="did you mean 'hidden'"):
         pprgnn.NodeClassifier(hiden=3)

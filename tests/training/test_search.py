@@ -160,7 +160,8 @@ def test_settings_that_only_one_system_has(key, tmp_path):
 
 
 def test_systems_are_not_searched():
-    for key, said in (("system", "with --model NAME"), ("own", "search its entries"), ("eps", "not one that GAT reads")):
+    refused = {"system": "with --model NAME", "own": "search its entries", "eps": "not one that GAT reads"}
+    for key, said in refused.items():
         with pytest.raises(TrainingError, match=said) as caught:
             search_space({key: "1..2"}, GAT)
         assert is_sentence(str(caught.value))

@@ -49,7 +49,16 @@ ON_GRAPHS = pytest.mark.parametrize(
     "system", [system for system, task in CASES if task == "graph"], ids=lambda system: system.name
 )
 EDGES_CHANGE_NOTHING = ("mlp",)
-SMALL = {"model.hidden": 8, "model.layers": 2, "epochs": 4, "device": "cpu", "patience": 0, "eval_tol": 1e-6}
+SMALL = {
+    "model.hidden": 8,
+    "model.layers": 2,
+    "model.dropout": 0.1,
+    "lr": 0.02,
+    "epochs": 4,
+    "device": "cpu",
+    "patience": 0,
+    "eval_tol": 1e-6,
+}
 CLOSE = {"atol": 1e-4, "rtol": 1e-4}
 
 
@@ -433,3 +442,13 @@ def test_the_command_line_takes_them(name, tmp_path):
     assert Run.open(tmp_path / "run").config.model.system == name
     done = CliRunner().invoke(app, ["predict", str(tmp_path / "run"), "-o", str(tmp_path / "out.csv")])
     assert done.exit_code == 0, done.output
+
+
+def test_the_command_line_explains_or_says_why_not(runs):
+    done = CliRunner().invoke(app, ["explain", str(runs("gat", "node")), "--node", "3"])
+    assert done.exit_code == 0, done.output
+    assert "95 % of the influence" in done.output
+    if not find_system("gk").missing:
+        done = CliRunner().invoke(app, ["explain", str(runs("gk", "graph")), "--graph", "3"])
+        assert done.exit_code == 1
+        assert done.stderr.startswith("Error: What GK decides cannot be explained")

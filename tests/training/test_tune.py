@@ -340,3 +340,17 @@ def test_without_optuna(tmp_path, monkeypatch):
     with pytest.raises(TrainingError) as caught:
         tune(quick(), tmp_path / "t", dataset=easy())
     assert str(caught.value) == "Tuning needs optuna; install it with `pip install 'pprgnn[tune]'`."
+
+
+def test_settings_that_only_one_system_has(tmp_path):
+    config = quick("system=appnp", "epochs=2", "alpha=0.25")
+    search = {"alpha": "0.05..0.5", "lr": [0.01, 0.02]}
+    summary = tune(config, tmp_path / "tuning", trials=3, dataset=easy(), search=search)
+    tried = [each["settings"]["model.own.alpha"] for each in summary["trials"]]
+    assert tried[0] == 0.25  # the recipe itself
+    assert all(0.05 <= alpha <= 0.5 for alpha in tried)
+    best = Config.from_toml(tmp_path / "tuning" / "best.toml")
+    assert best.model.system == "appnp"
+    assert best.model.own == config.model.own | {"alpha": summary["best"]["settings"]["model.own.alpha"]}
+    resumed = resume_tuning(tmp_path / "tuning", trials=4)
+    assert comparable(resumed)[:3] == comparable(summary)

@@ -31,7 +31,7 @@ def iterate(
         change = function(state)
         size = float(torch.linalg.vector_norm(change))
         error = float(torch.linalg.vector_norm(change.sub_(state)))
-        if not math.isfinite(error):
+        if not (math.isfinite(size) and math.isfinite(error)):
             raise NotFiniteError(f"The state overflowed before it became steady; {remedy}.")
         state.add_(change, alpha=step)
         if error <= tol * size:

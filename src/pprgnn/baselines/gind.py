@@ -185,7 +185,9 @@ def incidence(adj: Adjacency) -> Incidence:
 def _incidence(adj: Adjacency) -> Incidence:
     value, row, col, num_nodes = adj.value, adj.row, adj.col, adj.num_nodes
     if bool((value < 0).any()):
-        raise DataError("GIND needs weights of edges that are not negative, but the graph has such; leave them out.")
+        raise DataError(
+            "GIND needs weights of edges that are not negative, but the graph has such; leave them out."
+        )
     degree = value.new_zeros(num_nodes).index_add(0, row, value / 2).index_add(0, col, value / 2)
     inverse = torch.where(degree > 0, 1 / degree.clamp(min=torch.finfo(degree.dtype).tiny), 0)
     between = (row != col).nonzero().flatten()

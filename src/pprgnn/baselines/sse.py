@@ -11,6 +11,7 @@ from torch.nn.functional import embedding_bag
 from pprgnn.baselines.fixed_point import iterate
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.blocks import ranges
+from pprgnn.core.fingerprint import fingerprint
 from pprgnn.nn.network import GraphHead, Network, check_features
 from pprgnn.nn.through_adjacency import as_adjacency
 
@@ -29,15 +30,16 @@ class SSENet(Network):
         \sum_{u \in N(v)} [\mathbf{h}_u, \mathbf{x}_u]\Big]\Big)
 
     The network keeps the embeddings of the graph it learns from. In training, a pass makes ``updates`` damped
-    updates :math:`\mathbf{h}_v \leftarrow (1 - \alpha)\mathbf{h}_v + \alpha T(\mathbf{h})_v`, each of a random share
-    of the nodes and without gradients; the head then reads :math:`T(\mathbf{h})`, one application with gradients for
-    :math:`\mathbf{W}_1, \mathbf{W}_2`. In evaluation, whole sweeps go on from the embeddings that are kept until
-    they are steady, and leave those as they are. On other graphs they start from 0. With several graphs to learn
-    from, or labels per graph, nothing is kept: training makes ``updates`` whole sweeps from 0.
+    updates :math:`\mathbf{h}_v \leftarrow (1 - \alpha)\mathbf{h}_v + \alpha T(\mathbf{h})_v`, each of a random
+    share of the nodes and without gradients; the head then reads :math:`T(\mathbf{h})`, one application with
+    gradients for :math:`\mathbf{W}_1, \mathbf{W}_2`. In evaluation, whole sweeps go on from the embeddings that
+    are kept until they are steady, and leave those as they are. On other graphs, or with other features, they
+    start from 0. With several graphs to learn from, or labels per graph, nothing is kept: training makes
+    ``updates`` whole sweeps from 0.
 
-    In the paper nothing forces T to be a contraction, and within few steps it is none: then there is no steady state,
-    and evaluation warns or overflows. Here ``contraction`` bounds how far T may enlarge differences, by scaling the
-    part of W₂ that reads embeddings; 0 leaves T as published.
+    In the paper nothing forces T to be a contraction, and within few steps of training it is none: then there is
+    no steady state, and evaluation warns or overflows. Here ``contraction`` bounds how far T may enlarge
+    differences, by scaling the part of W₂ that reads embeddings; 0 leaves T as published.
 
     Args:
         in_channels: Features per node.
@@ -80,8 +82,8 @@ class SSENet(Network):
         super().__init__()
         if not (updates >= 1 and max_sweeps >= 1 and 0 < share <= 1 and 0 < step <= 1):
             raise ValueError(
-                f"updates and max_sweeps must be >= 1, share and step above 0 and at most 1, but came as {updates}, "
-                f"{max_sweeps}, {share} and {step}."
+                f"updates and max_sweeps must be >= 1, share and step above 0 and at most 1, but came as "
+                f"{updates}, {max_sweeps}, {share} and {step}."
             )
         if not (tol > 0 and 0 <= contraction < 1):
             raise ValueError(
@@ -106,6 +108,7 @@ class SSENet(Network):
             )
         self.register_buffer("state", torch.empty(0, hidden))
         self.register_buffer("graph", torch.tensor(NO_GRAPH))
+        self._features: tuple[Tensor, int] | None = None  # those seen last, and their fingerprint
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew, and forget the embeddings."""
@@ -119,24 +122,24 @@ class SSENet(Network):
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         given = self.read(x) + adj @ self.read_neighbours(x)
         mix = self._contracting_mix(adj)
-        return self._operator(given, mix, adj @ self._embeddings(adj, given, mix))
+        return self._operator(given, mix, adj @ self._embeddings(adj, given, mix, self._keeps(adj, x)))
 
     def _operator(self, given: Tensor, mix: Tensor, sums: Tensor) -> Tensor:
-        """T, from W₂'s part of the features, that of the embeddings, and the sums of the neighbours' embeddings."""
+        """T, from what W₂ makes of the features, its part for embeddings, and the neighbours' embeddings."""
         result: Tensor = self.lift((given + sums @ mix.t()).relu())
         return result
 
     def _contracting_mix(self, adj: Adjacency) -> Tensor:
-        weight = self.mix.weight
+        weight: Tensor = self.mix.weight
         if not self.contraction:
             return weight
         gain = 1.0 if self.aggregate == "mean" else adj.norm_bound
         slope = gain * torch.linalg.matrix_norm(weight, ord=2) * torch.linalg.matrix_norm(self.lift.weight, ord=2)
-        return weight * (self.contraction / slope.clamp(min=self.contraction))
+        scale: Tensor = self.contraction / slope.clamp(min=self.contraction)
+        return weight * scale
 
     @torch.no_grad()
-    def _embeddings(self, adj: Adjacency, given: Tensor, mix: Tensor) -> Tensor:
-        kept = self._keeps(adj, given)
+    def _embeddings(self, adj: Adjacency, given: Tensor, mix: Tensor, kept: bool) -> Tensor:
         if self.training and kept:
             self._update(adj, given, mix)
             return self.state
@@ -162,19 +165,29 @@ class SSENet(Network):
             state[nodes] = torch.lerp(state[nodes], new, self.step)
         self.state = adj.leave(state)
 
-    def _keeps(self, adj: Adjacency, like: Tensor) -> bool:
+    def _keeps(self, adj: Adjacency, x: Tensor) -> bool:
         """Whether the embeddings kept are this graph's; training on one graph begins with keeping them."""
-        if self.task == "graph":
-            return False
         graph = int(self.graph)
-        if self.training and graph == NO_GRAPH:
-            graph, self.state = adj.fingerprint, like.new_zeros(adj.num_nodes, self.hidden)
-        elif self.training and graph not in (adj.fingerprint, SEVERAL_GRAPHS):
-            graph, self.state = SEVERAL_GRAPHS, like.new_empty(0, self.hidden)
-        self.graph.fill_(graph)
-        return graph == adj.fingerprint
+        if self.task == "graph" or graph == SEVERAL_GRAPHS:
+            return False
+        found = self._identity(adj, x)
+        if self.training and graph != found:
+            first = graph == NO_GRAPH
+            graph = found if first else SEVERAL_GRAPHS
+            self.state = x.new_zeros(adj.num_nodes if first else 0, self.hidden)
+            self.graph.fill_(graph)
+        return graph == found
 
-    # ------------------------------------------------------------------------------------------------ head and rest
+    def _identity(self, adj: Adjacency, x: Tensor) -> int:
+        """A number for the graph and its features: graphs of the same edges are told apart by those."""
+        if x.requires_grad:  # learned rows, which change with every step
+            return adj.fingerprint
+        if self._features is None or not torch.equal(self._features[0], x):
+            place = torch.zeros(x.numel(), dtype=torch.int32, device=x.device)
+            self._features = x, fingerprint(place[:1], place, x.reshape(-1))
+        return (adj.fingerprint + self._features[1]) % 2**62
+
+    # ----------------------------------------------------------------------------------------------- head and rest
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
         """The head: two layers."""
         logits: Tensor = self.head(state, batch, num_graphs) if self.task == "graph" else self.head(state)
@@ -191,7 +204,7 @@ class SSENet(Network):
         return {"normalize": "row" if self.aggregate == "mean" else None, "add_self_loops": False}
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[no-untyped-call]
+        super()._save_to_state_dict(destination, prefix, keep_vars)
         if not self.state.numel():
             destination[f"{prefix}state"] = destination[f"{prefix}state"].as_subclass(_SizedLater)
 
@@ -199,14 +212,16 @@ class SSENet(Network):
         saved = state_dict.get(f"{prefix}state")
         if saved is not None and saved.shape[1:] == (self.hidden,):  # else the error is torch's
             self.state = self.state.new_empty(saved.shape)
-        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class _SizedLater(Tensor):
     """Embeddings before there is a graph: a copy of these weights takes the size of what is copied into it."""
 
     def copy_(self, source: Tensor, non_blocking: bool = False) -> Tensor:
-        return super(_SizedLater, self.resize_(source.shape)).copy_(source, non_blocking)
+        self.resize_(source.shape)
+        copied: Tensor = super().copy_(source, non_blocking)
+        return copied
 
 
 def _rows_times(adj: Adjacency, nodes: Tensor, state: Tensor) -> Tensor:

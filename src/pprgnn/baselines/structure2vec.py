@@ -15,9 +15,9 @@ class Structure2VecNet(Network):
     """Embedded mean field: μ ← relu(W₁x_v + W₂ Σ_u μ_u) over the neighbours u, ``rounds`` times from μ = 0.
 
     From `"Discriminative Embeddings of Latent Variable Models for Structured Data"
-    <https://arxiv.org/abs/1603.05629>`_. All rounds share their weights, so ``rounds`` is how far a node sees, plus
-    one. The sum over neighbours is as published: states grow with (largest eigenvalue of A · ‖W₂‖) to the power of
-    ``rounds - 1``, which on graphs with large degrees makes training start from huge states; ``aggregate="mean"``
+    <https://arxiv.org/abs/1603.05629>`_. All rounds share their weights, and a node sees ``rounds - 1`` hops far.
+    The sum over neighbours is as published: states grow with (largest eigenvalue of A · ‖W₂‖) to the power of
+    ``rounds - 1``, so that on graphs with large degrees training starts from huge states; ``aggregate="mean"``
     keeps them small.
 
     Args:

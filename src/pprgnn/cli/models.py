@@ -119,7 +119,7 @@ def _system_of(recipe: str) -> str:
 
 
 def _detail_lines(found: Mapping[str, Any]) -> list[str]:
-    weights = "uses those of edges" if found["edge_weights"] else "refuses edges that have some"
+    weights = "takes edges with weights" if found["edge_weights"] else "refuses edges with weights"
     unseen = (
         "can label graphs it has not seen" if found["new_graphs"] else "labels only the graph it was trained on"
     )
@@ -137,20 +137,13 @@ def _detail_lines(found: Mapping[str, Any]) -> list[str]:
         "example": found["example"],
     }
     lines = [paragraph(f"{key:<9}", text, width()) for key, text in facts.items() if text]
-    section = ""
+    section, only_changed = "", "[training], where not as `pprgnn train --settings` has it"
     for each in settings(found["name"]):
-        if each.section.startswith("model") and each.name != "system":
+        if each.name in found["training"] or (each.section.startswith("model") and each.name != "system"):
             if each.section != section:
                 section = each.section
-                lines += ["", styled(f"[{section}]", bold=True)]
+                lines += ["", styled(only_changed if section == "training" else f"[{section}]", bold=True)]
             lines.append(setting_line(each, each.default))
-    if found["training"]:
-        lines += ["", styled("[training], where not as `pprgnn train --settings` has it", bold=True)]
-        lines += [
-            setting_line(each, each.default)
-            for each in settings(found["name"])
-            if each.section == "training" and each.name in found["training"]
-        ]
     return lines
 
 

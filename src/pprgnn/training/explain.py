@@ -209,8 +209,8 @@ def _one_graph(model: Model, dataset: GraphDataset, graph: int, task: str) -> Gr
     system = find_system(model.config.model.system)
     if system.kind == "kernel" or not system.whole_gradient:
         raise TrainingError(
-            f"What {system.title} decides cannot be explained, because there is no gradient from its logits back to "
-            f"all nodes; train a system that has one, such as pprgnn or gcn."
+            f"What {system.title} decides cannot be explained, because there is no gradient from its logits back "
+            f"to all nodes; train a system that has one, such as pprgnn or gcn."
         )
     if not 0 <= graph < len(dataset):
         raise TrainingError(

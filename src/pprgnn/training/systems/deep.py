@@ -121,7 +121,7 @@ SYSTEMS: tuple[System, ...] = (
         tasks=("node",),
         reads=("hidden", "layers", "dropout"),
         own=PairNorm,
-        settings={"model.layers": 2, "model.dropout": 0.6, "training.lr": 0.005},
+        settings={"model.layers": 2, "model.dropout": 0.6},
     ),
     System(
         name="gdc",

@@ -30,7 +30,10 @@ class SSESettings:
     share: float = option(0.2, "part of the nodes in each update", above=0, most=1)
     step: float = option(0.9, "part of the new embedding in an update", above=0, most=1)
     contraction: float = option(
-        0.9, "T moves embeddings together by this factor at least; 0: as published, it need not", least=0, most=0.999
+        0.9,
+        "T moves embeddings together by this factor at least; 0: as published, it need not",
+        least=0,
+        most=0.999,
     )
     tol: float = option(1e-4, "change that counts as steady in evaluation, relative to the size", above=0)
     max_sweeps: int = option(200, "most sweeps in evaluation; reaching it warns", least=1)
@@ -64,7 +67,7 @@ SYSTEMS: tuple[System, ...] = (
         paper="Learning Steady-States of Iterative Algorithms over Graphs",
         year=2018,
         link="https://proceedings.mlr.press/v80/dai18a.html",
-        summary="A learned operator and its steady state, brought nearer by updates of random nodes while learning.",
+        summary="A learned operator and its steady state, approached by updates of random nodes while learning.",
         kind="network",
         build="pprgnn.baselines.sse:SSENet",
         reads=("hidden", "dropout", "pooling"),

@@ -84,7 +84,6 @@ SYSTEMS: tuple[System, ...] = (
         build="pprgnn.baselines.eignn:EIGNNConv",
         reads=AROUND,
         own=EIGNN,
-        settings={"model.norm": "batch"},
     ),
     System(
         name="mgnni",
@@ -97,6 +96,5 @@ SYSTEMS: tuple[System, ...] = (
         build="pprgnn.baselines.mgnni:MGNNIConv",
         reads=AROUND,
         own=MGNNI,
-        settings={"model.norm": "batch"},
     ),
 )
