@@ -37,7 +37,7 @@ def graph(*, weighted=True, directed=False):
 
 
 def network(**options):
-    return GINDNet(4, 3, **{"hidden": 5, "tol": 1e-13, "max_steps": 5000} | options).double().eval()
+    return GINDNet(4, 3, **{"hidden": 5, "steady_tol": 1e-13, "max_steps": 5000} | options).double().eval()
 
 
 def features():
@@ -148,7 +148,7 @@ def test_gradcheck():
 def test_converges_for_any_size_of_the_weights():
     edges, weight = graph()
     for scale in (0.0, 0.1, 4.0):
-        net, x = network(tol=1e-9, max_steps=10000), features()
+        net, x = network(steady_tol=1e-9, max_steps=10000), features()
         with torch.no_grad():
             net.diffusion.weight.mul_(scale)
         u = net.encode(x, edges, weight)
@@ -191,7 +191,7 @@ def test_memory_does_not_grow_with_the_number_of_steps():
             total += tensor.numel()
             return tensor
 
-        net = network(tol=tol)
+        net = network(steady_tol=tol)
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             net.encode(features(), edges, weight)
         kept.append(total)
@@ -199,8 +199,8 @@ def test_memory_does_not_grow_with_the_number_of_steps():
 
 
 def test_graphs_of_a_batch_do_not_mix():
-    net = network(tol=1e-12)
-    net_graph = GINDNet(4, 3, "graph", hidden=5, tol=1e-12).double().eval()
+    net = network(steady_tol=1e-12)
+    net_graph = GINDNet(4, 3, "graph", hidden=5, steady_tol=1e-12).double().eval()
     edges, _ = graph(weighted=False)
     x, more = features(), features()
     both = torch.cat([edges, edges + NODES], dim=1)
@@ -229,7 +229,7 @@ def test_the_cap_warns_with_a_remedy():
         network(max_steps=3).encode(features(), edges, weight)
 
 
-@pytest.mark.parametrize("options", [{"tol": 0.0}, {"max_steps": 0}])
+@pytest.mark.parametrize("options", [{"steady_tol": 0.0}, {"max_steps": 0}])
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match="must be"):
         GINDNet(4, 3, **options)

@@ -29,7 +29,7 @@ def graph():
 
 
 def network(**options):
-    return SSENet(4, 3, **{"hidden": 6, "tol": 1e-12, "max_sweeps": 2000} | options).double()
+    return SSENet(4, 3, **{"hidden": 6, "steady_tol": 1e-12, "max_sweeps": 2000} | options).double()
 
 
 def features():
@@ -135,7 +135,7 @@ def test_gradient_is_that_of_one_application(scale):
 
 def test_evaluation_depends_on_history_to_within_the_tolerance_only_and_changes_nothing():
     (edges, weight), x = graph(), features()
-    net = shrink(network(tol=1e-8)).train()
+    net = shrink(network(steady_tol=1e-8)).train()
     fresh = copy.deepcopy(net).eval().encode(x, edges, weight)
     for _ in range(4):
         net.encode(x, edges, weight)
@@ -218,7 +218,7 @@ def test_weights_and_embeddings_are_loaded_whatever_the_size_of_the_graph():
 
 
 @pytest.mark.parametrize(
-    "options", [{"updates": 0}, {"share": 1.5}, {"step": 0.0}, {"contraction": 1.0}, {"tol": 0.0}]
+    "options", [{"updates": 0}, {"share": 1.5}, {"step": 0.0}, {"contraction": 1.0}, {"steady_tol": 0.0}]
 )
 def test_options_are_checked(options):
     with pytest.raises(ValueError, match="must be"):

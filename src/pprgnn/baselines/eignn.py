@@ -35,8 +35,8 @@ class EIGNNConv(EquilibriumConv):
         torch.Size([3, 32])
     """
 
-    # PAPER: solves by an eigendecomposition of the whole Ã, which takes n³ steps and n² numbers; repeating the equation
-    # leads to the same equilibrium, in time linear in the edges and to the tolerance asked for.
+    # PAPER: solves by an eigendecomposition of the whole Ã, which takes n³ steps and n² numbers; repeating the
+    # equation leads to the same equilibrium, in time linear in the edges and to the tolerance asked for.
 
     def __init__(
         self, in_channels: int | None, out_channels: int, *, gamma: float = 0.8, hops: int = 1, **kwargs: Any

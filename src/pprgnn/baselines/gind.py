@@ -51,7 +51,7 @@ class GINDNet(Network):
         input_dropout: On the features.
         pooling: Nodes to graph.
         self_loops: Count every node as a neighbour of its own, in the degrees: diffusion is weaker then.
-        tol: Error allowed, relative to the size of the state.
+        steady_tol: Error allowed, relative to the size of the state.
         max_steps: The cap; reaching it warns.
     """
 
@@ -70,13 +70,16 @@ class GINDNet(Network):
         input_dropout: float = 0.0,
         pooling: str = "sum",
         self_loops: bool = True,
-        tol: float = 1e-3,
+        steady_tol: float = 1e-3,
         max_steps: int = 500,
     ) -> None:
         super().__init__()
-        if tol <= 0 or max_steps < 1:
-            raise ValueError(f"tol must be above 0 and max_steps >= 1, but came as {tol} and {max_steps}.")
-        self.in_channels, self.self_loops, self.tol, self.max_steps = in_channels, self_loops, tol, max_steps
+        if steady_tol <= 0 or max_steps < 1:
+            raise ValueError(
+                f"steady_tol must be above 0 and max_steps >= 1, but came as {steady_tol} and {max_steps}."
+            )
+        self.in_channels, self.self_loops = in_channels, self_loops
+        self.steady_tol, self.max_steps = steady_tol, max_steps
         self.input_dropout = torch.nn.Dropout(input_dropout)
         self.read = torch.nn.Linear(in_channels, hidden)
         self.diffusion = torch.nn.Linear(hidden, hidden, bias=False)  # K
@@ -108,7 +111,7 @@ class GINDNet(Network):
         slope = 2 * float(torch.linalg.matrix_norm(weight.detach(), ord=2)) ** 2
         step = 2 / (2 + slope)
         state = fixed_point(
-            pulled_back, given.detach(), step=step, tol=self.tol, cap=self.max_steps, remedy=REMEDY
+            pulled_back, given.detach(), step=step, tol=self.steady_tol, cap=self.max_steps, remedy=REMEDY
         )
         return adj.leave(state)
 

@@ -18,8 +18,8 @@ class MGNNIConv(torch.nn.Module):
     r"""The multiscale implicit layer of MGNNI.
 
     From `"MGNNI: Multiscale Graph Neural Networks with Implicit Layers" <https://arxiv.org/abs/2210.08353>`_: for
-    each scale m an equilibrium as in :class:`~pprgnn.baselines.eignn.EIGNNConv` that makes m hops in a step, all of
-    the same input, and an attention over the scales for each node.
+    each scale m an equilibrium as in :class:`~pprgnn.baselines.eignn.EIGNNConv` that makes m hops in a step, all
+    of the same input, and an attention over the scales for each node.
 
     Args:
         in_channels, out_channels: as in :class:`pprgnn.nn.PPRConv`.

@@ -54,7 +54,7 @@ class SSENet(Network):
         step: α, the part of the new embedding.
         contraction: Below 1: T moves embeddings together by this factor at least, in the largest norm of a row for
             the mean, in the Frobenius norm for the sum. 0: it need not.
-        tol: Change, relative to the size of the embeddings, that counts as steady in evaluation.
+        steady_tol: Change, relative to the size of the embeddings, that counts as steady in evaluation.
         max_sweeps: Most sweeps in evaluation.
     """
 
@@ -73,10 +73,10 @@ class SSENet(Network):
         # PAPER: its formula has the sum, but its authors' code the mean over neighbours; the sum seldom contracts.
         aggregate: Literal["mean", "sum"] = "mean",
         updates: int = 10,
-        share: float = 0.2,
-        step: float = 0.9,
+        share: float = 0.1,
+        step: float = 0.5,
         contraction: float = 0.9,  # PAPER: 0
-        tol: float = 1e-4,
+        steady_tol: float = 1e-4,
         max_sweeps: int = 200,
     ) -> None:
         super().__init__()
@@ -85,13 +85,14 @@ class SSENet(Network):
                 f"updates and max_sweeps must be >= 1, share and step above 0 and at most 1, but came as "
                 f"{updates}, {max_sweeps}, {share} and {step}."
             )
-        if not (tol > 0 and 0 <= contraction < 1):
+        if not (steady_tol > 0 and 0 <= contraction < 1):
             raise ValueError(
-                f"tol must be above 0 and contraction at least 0 and below 1, but came as {tol} and {contraction}."
+                f"steady_tol must be above 0 and contraction at least 0 and below 1, but came as {steady_tol} and "
+                f"{contraction}."
             )
         self.in_channels, self.hidden, self.task, self.aggregate = in_channels, hidden, task, aggregate
         self.updates, self.share, self.step, self.contraction = updates, share, step, contraction
-        self.tol, self.max_sweeps = tol, max_sweeps
+        self.steady_tol, self.max_sweeps = steady_tol, max_sweeps
         # W₂ in three parts, for x_v, x_u and h_u; those of the features are applied once per pass.
         self.read = torch.nn.Linear(in_channels, hidden)
         self.read_neighbours = torch.nn.Linear(in_channels, hidden, bias=False)
@@ -153,7 +154,7 @@ class SSENet(Network):
                 state.lerp_(sweep(state), self.step)
             return state
         step = 1.0 if self.contraction else self.step  # a contraction needs no damping
-        return iterate(sweep, state, step=step, tol=self.tol, cap=self.max_sweeps, remedy=REMEDY)
+        return iterate(sweep, state, step=step, tol=self.steady_tol, cap=self.max_sweeps, remedy=REMEDY)
 
     def _update(self, adj: Adjacency, given: Tensor, mix: Tensor) -> None:
         """Random shares of the nodes, one after the other: each sees what those before have changed."""
@@ -203,25 +204,11 @@ class SSENet(Network):
         """The mean over the neighbours, or their sum."""
         return {"normalize": "row" if self.aggregate == "mean" else None, "add_self_loops": False}
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        if not self.state.numel():
-            destination[f"{prefix}state"] = destination[f"{prefix}state"].as_subclass(_SizedLater)
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(f"{prefix}state")
         if saved is not None and saved.shape[1:] == (self.hidden,):  # else the error is torch's
             self.state = self.state.new_empty(saved.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-
-class _SizedLater(Tensor):
-    """Embeddings before there is a graph: a copy of these weights takes the size of what is copied into it."""
-
-    def copy_(self, source: Tensor, non_blocking: bool = False) -> Tensor:
-        self.resize_(source.shape)
-        copied: Tensor = super().copy_(source, non_blocking)
-        return copied
 
 
 def _rows_times(adj: Adjacency, nodes: Tensor, state: Tensor) -> Tensor:

@@ -66,8 +66,7 @@ def _take_up(training: Training, tensors: Mapping[str, Tensor], state: Mapping[s
         kind, _, rest = name.partition("/")
         parts[kind][rest] = tensor.to(training.device)
     training.network.load_state_dict(parts["network"])
-    for name, tensor in parts["best"].items():
-        training.best_weights[name].copy_(tensor)
+    training.keep_weights(parts["best"])
     if training.average is not None:
         training.average.restore(parts["average"])
     restore_optimizer(training.optimizer, parts["optimizer"], state["groups"])

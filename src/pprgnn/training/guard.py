@@ -19,7 +19,8 @@ from pprgnn.nn.layers import ppr_layers
 from pprgnn.training.errors import TrainingError
 
 EXPLODED = 1e4  # times the smallest loss so far, or 1
-REMEDY = "Lower training.lr (now {lr:g}), clip the gradient (training.clip=1), or use a larger model.eps or tanh."
+REMEDY = "Lower training.lr (now {lr:g}), or clip the gradient (training.clip=1){more}."
+SLOWER = "; or use a larger model.eps or tanh"  # where something decays
 
 
 class Interruption:
@@ -80,8 +81,9 @@ def stopped(network: nn.Module, what: str, lr: float) -> TrainingError:
     name, weight, eps = _culprit(network)
     norm = weight_norm(weight)
     size = f"‖W‖₂ = {norm:.3g}" if math.isfinite(norm) else "W is not finite"
-    decay = f", eps = {eps:.3g}" if eps is not None else ""
-    return TrainingError(f"{what}: look at layer {name} ({size}{decay}). {REMEDY.format(lr=lr)}")
+    decay = f", eps = {eps:.3g}" if eps else ""
+    remedy = REMEDY.format(lr=lr, more=SLOWER if eps else "")
+    return TrainingError(f"{what}: look at layer {name} ({size}{decay}). {remedy}")
 
 
 def _culprit(network: nn.Module) -> tuple[str, Tensor, float | None]:

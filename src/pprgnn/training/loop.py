@@ -243,8 +243,16 @@ class Training:
         old = -math.inf if progress.best is None else progress.best
         if value > old or (value == old and mean_loss < progress.best_loss):
             progress.best, progress.best_loss, progress.best_epoch = value, mean_loss, epoch
-            for name, tensor in self.network.state_dict().items():
-                self.best_weights[name].copy_(tensor)
+            self.keep_weights(self.network.state_dict())
+
+    def keep_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy them to the best ones."""
+        for name, tensor in weights.items():
+            kept = self.best_weights[name]
+            if kept.shape == tensor.shape:
+                kept.copy_(tensor)
+            else:  # what a network keeps of a graph has its size only once it has seen it
+                self.best_weights[name] = tensor.clone()
 
     def _meter(self) -> Meter:
         return Meter(multi_label=self.dataset.facts.multi_label, metrics=self.metrics)

@@ -27,15 +27,15 @@ class SSESettings:
         "mean", "over the neighbours; mean: as its authors' code; sum: as its formula, which seldom converges"
     )
     updates: int = option(10, "updates of embeddings for each step of the weights", least=1)
-    share: float = option(0.2, "part of the nodes in each update", above=0, most=1)
-    step: float = option(0.9, "part of the new embedding in an update", above=0, most=1)
+    share: float = option(0.1, "part of the nodes in each update", above=0, most=1)
+    step: float = option(0.5, "part of the new embedding in an update", above=0, most=1)
     contraction: float = option(
         0.9,
         "T moves embeddings together by this factor at least; 0: as published, it need not",
         least=0,
         most=0.999,
     )
-    tol: float = option(1e-4, "change that counts as steady in evaluation, relative to the size", above=0)
+    steady_tol: float = option(1e-4, "change that counts as steady in evaluation, relative to the size", above=0)
     max_sweeps: int = option(200, "most sweeps in evaluation; reaching it warns", least=1)
 
 
@@ -43,7 +43,7 @@ class SSESettings:
 class GINDSettings:
     """Of GIND."""
 
-    tol: float = option(1e-3, "error allowed in the equilibrium, relative to its size", above=0)
+    steady_tol: float = option(1e-3, "error allowed in the equilibrium, relative to its size", above=0)
     max_steps: int = option(500, "most steps to the equilibrium; reaching it warns", least=1)
 
 
