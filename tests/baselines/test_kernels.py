@@ -347,9 +347,9 @@ def test_state_dict_goes_into_a_new_network(kind):
     new = kind(KINDS, 2)
     new.load_state_dict({name: tensor.clone() for name, tensor in net.state_dict().items()})
     assert torch.equal(new(x, edge_index, None, batch, len(graphs)), wanted)
-    other = fitted(kind, 2)[0]  # used before, then loaded: nothing of before is left
-    other.intercept.data.add_(1)
-    other(x, edge_index, None, batch, len(graphs))
+    other = network(kind)  # used before, then loaded: nothing of before is left
+    other.keep(as_kernel_graphs(other, graphs[:2]), np.array([[1.0], [-1.0]]), np.ones(1), CHOICE[kind])
+    assert not torch.equal(other(x, edge_index, None, batch, len(graphs)), wanted)
     other.load_state_dict(net.state_dict())
     assert torch.equal(other(x, edge_index, None, batch, len(graphs)), wanted)
     with pytest.raises(RuntimeError, match="kept_sizes"):

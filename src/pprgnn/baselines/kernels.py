@@ -214,9 +214,10 @@ class WeisfeilerLehmanNet(KernelNet):
         iterations: float | tuple[float, ...] = (1, 2, 3, 4, 5),
     ) -> None:
         super().__init__(in_channels, num_classes, task)
-        self.choices = tuple(iterations) if isinstance(iterations, tuple | list) else (iterations,)
-        if any(each != int(each) or each < 1 for each in self.choices):
+        several = tuple(iterations) if isinstance(iterations, tuple | list) else (iterations,)
+        if any(each != int(each) or each < 1 for each in several):
             raise ValueError(f"The iterations must be whole numbers from 1 on, but came as {iterations}.")
+        self.choices = tuple(map(int, several))
 
     def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
         """Of other graphs with these, by grakel."""

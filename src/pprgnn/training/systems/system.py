@@ -15,7 +15,7 @@ from pprgnn.training.option import checked, kind_of
 
 Task = Literal["node", "graph"]
 ALL_TASKS: tuple[Task, ...] = ("node", "graph")
-EXTRAS = {"grakel": "kernels", "sklearn": "kernels", "numba": "gdc"}  # which extra of ours brings a module
+EXTRAS = {"grakel": "kernels", "sklearn": "kernels"}  # which extra of ours brings a module
 
 
 @dataclass(frozen=True)
