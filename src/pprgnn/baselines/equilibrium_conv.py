@@ -24,6 +24,8 @@ class EquilibriumConv(PPRConv):
             nothing here, since the gradient is that of the equilibrium and needs one state.
     """
 
+    has_terms = False
+
     def __init__(self, in_channels: int | None, out_channels: int, **kwargs: Any) -> None:
         for name in ("eps", "learn_eps"):
             kwargs.pop(name, None)  # nothing decays

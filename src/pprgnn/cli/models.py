@@ -56,11 +56,19 @@ def models(
 def _facts(system: System) -> dict[str, Any]:
     names = ("name", "title", "kind", "paper", "year", "link", "summary")
     can = {"tasks": list(system.tasks), "edge_weights": system.edge_weights, "new_graphs": system.new_graphs}
-    return {name: getattr(system, name) for name in names} | can | {"missing": system.missing}
+    parameters = [name for name in system.reads if name != "architecture"] + list(system.own_names)
+    return (
+        {name: getattr(system, name) for name in names}
+        | can
+        | {
+            "parameters": parameters,
+            "missing": system.missing,
+        }
+    )
 
 
 def _list_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line for each, under the title of its kind; the sentence goes below where it does not fit beside."""
+    """What each can do, under the title of its kind; below that what it is, its paper, and what can be set."""
     limit = width()
     rows = [
         {
@@ -73,18 +81,17 @@ def _list_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
         }
         for each in found
     ]
-    sentences = [each["summary"] + (f" Needs {each['missing']}." * bool(each["missing"])) for each in found]
-    whole = table([row | {"": text} for row, text in zip(rows, sentences, strict=True)], (), None)
-    beside = limit is None or max(map(len, whole)) <= limit
-    header, *lines = whole if beside else table(rows, ("title",), limit)
+    header, *lines = table(rows, ("title",), limit)
     shown, kind = [header], ""
-    for each, line, sentence in zip(found, lines, sentences, strict=True):
+    for each, line in zip(found, lines, strict=True):
         if each["kind"] != kind:
             kind = each["kind"]
             shown += ["", styled(KINDS[kind], bold=True)]
-        shown.append(line)
-        if not beside:
-            shown.append(styled(paragraph(" " * INDENT, sentence, limit), dim=True))
+        missing = f" Needs {each['missing']}." if each["missing"] else ""
+        shown += [line, paragraph(" " * INDENT, each["summary"] + missing, limit)]
+        for label, text in (("paper", each["paper"]), ("parameters", ", ".join(each["parameters"]))):
+            if text:
+                shown.append(styled(paragraph(f"{' ' * INDENT}{label}: ", text, limit), dim=True))
     if is_terminal():
         more = "`pprgnn models NAME` tells more, `pprgnn train DATA --model NAME` trains one."
         shown += ["", styled(paragraph("", more, limit), dim=True)]

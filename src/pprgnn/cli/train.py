@@ -285,7 +285,11 @@ def _show(summary: dict[str, Any]) -> None:
         typer.echo(line)
     typer.echo()
     who = "the test part" if summary["test_chose_the_epoch"] else "validation"
-    chosen = f"epoch {summary['best_epoch']} of {summary['epochs']}, chosen by {who}; {clock(summary['seconds'])}"
+    chosen = f"epoch {summary['best_epoch']} of {summary['epochs']}, chosen by {who}"
+    if "chosen" in summary:  # a graph kernel has no epochs
+        values = ", ".join(f"{name} = {value:g}" for name, value in summary["chosen"].items())
+        chosen = f"{values}, chosen by cross-validation among {summary['epochs']}"
+    chosen += f"; {clock(summary['seconds'])}"
     for label, text in (("weights", chosen), ("kept in", summary["folder"])):
         typer.echo(paragraph(f"{label:<9}", text, width()))
     if summary["note"]:

@@ -90,6 +90,7 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
 
     last_solution: Solution | None
     hops = 1  # how many a step makes
+    has_terms = True  # whether grad_terms cuts the gradient short
 
     def __init__(
         self,

@@ -91,7 +91,8 @@ def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: 
         target = int(logits.argmax()) if target is None else target
         reached = [(layer, facts[i]["depth"]) for i, (_, layer) in enumerate(ppr_layers(network))]
         num_nodes = _num_nodes(network, batch)
-        terms, checkpoint = _plan(reached, num_nodes, _budget(memory, model.device))
+        cut = [(layer, depth) for layer, depth in reached if layer.has_terms]
+        terms, checkpoint = _plan(cut, num_nodes, _budget(memory, model.device))
         biases = [each for name, each in network.named_parameters() if name.rpartition(".")[2] == "bias"]
         x = _embedding(network) if batch.x is None else batch.x.detach().clone()
         with _at_depths(reached, terms, checkpoint), _following(network, [x, *biases]), torch.enable_grad():
@@ -205,7 +206,7 @@ def _layers(
     known = ("layer", "depth", "status", "error_bound", "measured_error")
     layers = []
     for each, (layer, depth) in zip(facts, reached, strict=True):
-        used = depth + 1 if terms is None else min(terms, depth + 1)
+        used = depth + 1 if terms is None or not layer.has_terms else min(terms, depth + 1)
         left_out = _left_out(layer, edges, used, depth) if used <= depth else 0.0
         layers.append(LayerReach(**{key: each[key] for key in known}, terms=used, left_out=left_out))
     return layers

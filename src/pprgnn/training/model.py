@@ -134,6 +134,8 @@ class Model:
             with torch.random.fork_rng(devices=[]):  # the caller's random numbers are none of its business
                 network = build_network(config.model, shape, tol=config.training.eval_tol)
             network.load_state_dict(tensors)
+        except TrainingError:  # such as a package that is not installed
+            raise
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             what = " ".join(str(error).split())
             raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error

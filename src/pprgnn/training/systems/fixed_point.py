@@ -72,6 +72,7 @@ SYSTEMS: tuple[System, ...] = (
         build="pprgnn.baselines.sse:SSENet",
         reads=("hidden", "dropout", "pooling"),
         own=SSESettings,
+        whole_gradient=False,  # it goes through one update only
         settings={"model.dropout": 0.8, "training.epochs": 200},
     ),
     System(
