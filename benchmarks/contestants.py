@@ -109,6 +109,19 @@ class PyG(_Unrolled):
         return Result(state.detach(), self.b.grad, self.conv.lin.weight.grad.t(), depth, products)
 
 
+def coo_adjacency(shape: Shape) -> Tensor:
+    """Ã as a COO tensor: its transposed view, by which torch multiplies several times faster; it is symmetric."""
+    source, target = shape.edge_index
+    degree = torch.bincount(target, minlength=shape.num_nodes).float()
+    scale = torch.where(degree > 0, degree.clamp_min(1).rsqrt(), 0.0)
+    return torch.sparse_coo_tensor(
+        torch.stack([target, source]),
+        scale[target] * scale[source],
+        size=(shape.num_nodes, shape.num_nodes),
+        check_invariants=False,  # said explicitly: torch warns when it is left open
+    ).t()
+
+
 class Coo(_Unrolled):
     """(b) plain torch as in the published code: state d × n, W on the left, transposed view of a COO tensor."""
 
@@ -118,15 +131,7 @@ class Coo(_Unrolled):
         super().__init__(shape.b.t().contiguous(), shape.eps, max_hops)
         self.upstream = shape.upstream.t().contiguous()
         self.weight = shape.weight.t().contiguous().requires_grad_()  # Gᵀ = relu(β Wᵀ Gᵀ Ãᵀ + Bᵀ)
-        source, target = shape.edge_index
-        degree = torch.bincount(target, minlength=shape.num_nodes).float()
-        scale = torch.where(degree > 0, degree.clamp_min(1).rsqrt(), 0.0)
-        self.adj = torch.sparse_coo_tensor(
-            torch.stack([target, source]),
-            scale[target] * scale[source],
-            size=(shape.num_nodes, shape.num_nodes),
-            check_invariants=False,  # said explicitly: torch warns when it is left open
-        ).t()  # symmetric; torch multiplies by the transposed view several times faster than by a coalesced tensor
+        self.adj = coo_adjacency(shape)
 
     def run(self) -> Result:
         self.b.grad = self.weight.grad = None

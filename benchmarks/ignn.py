@@ -20,7 +20,7 @@ from torch import Tensor
 
 import pprgnn
 from benchmarks import machine, shapes
-from benchmarks.contestants import Result, relative_difference
+from benchmarks.contestants import Result, coo_adjacency, relative_difference
 from benchmarks.report import table
 from benchmarks.shapes import Shape
 from pprgnn.baselines.projection import project_columns
@@ -67,15 +67,7 @@ class Coo:
         self.b = shape.b.t().contiguous()
         self.upstream = shape.upstream.t().contiguous()
         self.weight = contracting(shape).t().contiguous()
-        source, target = shape.edge_index
-        degree = torch.bincount(target, minlength=shape.num_nodes).float()
-        scale = torch.where(degree > 0, degree.clamp_min(1).rsqrt(), 0.0)
-        self.adj = torch.sparse_coo_tensor(
-            torch.stack([target, source]),
-            scale[target] * scale[source],
-            size=(shape.num_nodes, shape.num_nodes),
-            check_invariants=False,
-        ).t()  # symmetric; the transposed view is the faster one
+        self.adj = coo_adjacency(shape)
 
     def run(self) -> Result:
         x, steps, slope = self._solve(self.weight, self.b, torch.relu, derivative=True)

@@ -109,7 +109,7 @@ def test_an_update_changes_the_chosen_nodes_only():
 
 def test_nodes_may_have_another_order_inside():
     (edges, weight), x = graph(), features()
-    net = shrink(network(updates=30)).train()
+    net = shrink(network(updates=30, share=0.2, step=0.9)).train()
     adj = Adjacency.from_edge_index(
         edges, weight, NODES, reorder=True, dtype=torch.double, **net.adjacency_options
     )

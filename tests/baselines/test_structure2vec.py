@@ -30,7 +30,7 @@ def test_is_the_published_recursion(rounds, aggregate):
     mu = torch.zeros(9, 6, dtype=torch.double)
     for _ in range(rounds):
         mu = (x @ net.read.weight.t() + net.read.bias + a @ mu @ net.mix.weight.t()).relu()
-    wanted = mu @ net.out.weight.t() + net.out.bias
+    wanted = mu @ net.head[1].weight.t() + net.head[1].bias
     assert torch.allclose(net(x, edge_index, weight), wanted, rtol=1e-12, atol=1e-12)
     adj = Adjacency.from_edge_index(edge_index, weight, 9, **net.adjacency_options)
     assert torch.allclose(net(x, adj), wanted, rtol=1e-12, atol=1e-12)

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import Conv1d, Dropout, Flatten, Linear, MaxPool1d, ReLU
 from torch_geometric.nn import GCNConv, SortAggregation
 
-from pprgnn.baselines.checked_batch import check_batch
-from pprgnn.nn.network import Network, check_features
+from pprgnn.nn.network import Network, check_batch, check_features
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
 LEAST_NODES = 10  # with fewer, nothing is left for the second convolution

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch_geometric.nn import MLP, BatchNorm, GINConv
 from torch_geometric.nn.resolver import aggregation_resolver
 
-from pprgnn.baselines.checked_batch import check_batch
-from pprgnn.nn.network import Network, check_features
+from pprgnn.nn.network import Network, check_batch, check_features
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
 

@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 
 from pprgnn.baselines.fixed_point import fixed_point
+from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.csr import index_dtype
 from pprgnn.core.kernel import multiply
 from pprgnn.data.errors import DataError
-from pprgnn.nn.network import GraphHead, Network, check_features
+from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency
 
 REMEDY = "raise model.own.max_steps, or keep K small with a lower training.recursion_lr"
 
 
-class GINDNet(Network):
+class GINDNet(TaskNetwork):
     r"""The state after an endless nonlinear diffusion that the features hold back.
 
     From `"Optimization-Induced Graph Implicit Nonlinear Diffusion" <https://arxiv.org/abs/2206.14418>`_. With one
@@ -73,7 +74,8 @@ class GINDNet(Network):
         steady_tol: float = 1e-3,
         max_steps: int = 500,
     ) -> None:
-        super().__init__()
+        node_head = torch.nn.Sequential(torch.nn.Dropout(dropout), torch.nn.Linear(hidden, num_classes))
+        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout, node_head=node_head)
         if steady_tol <= 0 or max_steps < 1:
             raise ValueError(
                 f"steady_tol must be above 0 and max_steps >= 1, but came as {steady_tol} and {max_steps}."
@@ -83,9 +85,6 @@ class GINDNet(Network):
         self.input_dropout = torch.nn.Dropout(input_dropout)
         self.read = torch.nn.Linear(in_channels, hidden)
         self.diffusion = torch.nn.Linear(hidden, hidden, bias=False)  # K
-        self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout) if task == "graph" else None
-        self.dropout = torch.nn.Dropout(dropout)
-        self.out = torch.nn.Linear(hidden, num_classes) if task == "node" else None
         self._start()
 
     def reset_parameters(self) -> None:
@@ -114,14 +113,6 @@ class GINDNet(Network):
             pulled_back, given.detach(), step=step, tol=self.steady_tol, cap=self.max_steps, remedy=REMEDY
         )
         return adj.leave(state)
-
-    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """The head."""
-        if self.head is not None:
-            return self.head(state, batch, num_graphs)  # type: ignore[no-any-return]
-        assert self.out is not None
-        logits: Tensor = self.out(self.dropout(state))
-        return logits
 
     @property
     def encode_is_deterministic(self) -> bool:

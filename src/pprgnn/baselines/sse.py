@@ -9,17 +9,18 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from pprgnn.baselines.fixed_point import iterate
+from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.blocks import ranges
 from pprgnn.core.fingerprint import fingerprint
-from pprgnn.nn.network import GraphHead, Network, check_features
+from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency
 
 NO_GRAPH, SEVERAL_GRAPHS = 0, -1  # in the place of a graph's fingerprint
 REMEDY = "set model.own.contraction to 0.9 or less, so that it must become so, or raise model.own.max_sweeps"
 
 
-class SSENet(Network):
+class SSENet(TaskNetwork):
     r"""Embeddings that a learned operator leaves as they are, learned while they are still on the way there.
 
     From `"Learning Steady-States of Iterative Algorithms over Graphs"
@@ -79,7 +80,13 @@ class SSENet(Network):
         steady_tol: float = 1e-4,
         max_sweeps: int = 200,
     ) -> None:
-        super().__init__()
+        node_head = torch.nn.Sequential(
+            torch.nn.Linear(hidden, hidden),
+            torch.nn.ReLU(),
+            torch.nn.Dropout(dropout),
+            torch.nn.Linear(hidden, num_classes),
+        )
+        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout, node_head=node_head)
         if not (updates >= 1 and max_sweeps >= 1 and 0 < share <= 1 and 0 < step <= 1):
             raise ValueError(
                 f"updates and max_sweeps must be >= 1, share and step above 0 and at most 1, but came as "
@@ -90,7 +97,7 @@ class SSENet(Network):
                 f"steady_tol must be above 0 and contraction at least 0 and below 1, but came as {steady_tol} and "
                 f"{contraction}."
             )
-        self.in_channels, self.hidden, self.task, self.aggregate = in_channels, hidden, task, aggregate
+        self.in_channels, self.hidden, self.aggregate = in_channels, hidden, aggregate
         self.updates, self.share, self.step, self.contraction = updates, share, step, contraction
         self.steady_tol, self.max_sweeps = steady_tol, max_sweeps
         # W₂ in three parts, for x_v, x_u and h_u; those of the features are applied once per pass.
@@ -98,15 +105,6 @@ class SSENet(Network):
         self.read_neighbours = torch.nn.Linear(in_channels, hidden, bias=False)
         self.mix = torch.nn.Linear(hidden, hidden, bias=False)
         self.lift = torch.nn.Linear(hidden, hidden)  # W₁
-        if task == "graph":
-            self.head: torch.nn.Module = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
-        else:
-            self.head = torch.nn.Sequential(
-                torch.nn.Linear(hidden, hidden),
-                torch.nn.ReLU(),
-                torch.nn.Dropout(dropout),
-                torch.nn.Linear(hidden, num_classes),
-            )
         self.register_buffer("state", torch.empty(0, hidden))
         self.register_buffer("graph", torch.tensor(NO_GRAPH))
         self._features: tuple[Tensor, int] | None = None  # those seen last, and their fingerprint
@@ -169,7 +167,7 @@ class SSENet(Network):
     def _keeps(self, adj: Adjacency, x: Tensor) -> bool:
         """Whether the embeddings kept are this graph's; training on one graph begins with keeping them."""
         graph = int(self.graph)
-        if self.task == "graph" or graph == SEVERAL_GRAPHS:
+        if self.for_graphs or graph == SEVERAL_GRAPHS:
             return False
         found = self._identity(adj, x)
         if self.training and graph != found:
@@ -188,12 +186,7 @@ class SSENet(Network):
             self._features = x, fingerprint(place[:1], place, x.reshape(-1))
         return (adj.fingerprint + self._features[1]) % 2**62
 
-    # ----------------------------------------------------------------------------------------------- head and rest
-    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """The head: two layers."""
-        logits: Tensor = self.head(state, batch, num_graphs) if self.task == "graph" else self.head(state)
-        return logits
-
+    # --------------------------------------------------------------------------------------------- facts and file
     @property
     def encode_is_deterministic(self) -> bool:
         """Updates are of random nodes, and training does not wait until they are steady."""

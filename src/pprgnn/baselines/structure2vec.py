@@ -7,11 +7,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pprgnn.nn.network import GraphHead, Network, check_features
+from pprgnn.baselines.task_network import TaskNetwork
+from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency
 
 
-class Structure2VecNet(Network):
+class Structure2VecNet(TaskNetwork):
     """Embedded mean field: μ ← relu(W₁x_v + W₂ Σ_u μ_u) over the neighbours u, ``rounds`` times from μ = 0.
 
     From `"Discriminative Embeddings of Latent Variable Models for Structured Data"
@@ -43,15 +44,13 @@ class Structure2VecNet(Network):
         rounds: int = 4,
         aggregate: Literal["sum", "mean"] = "sum",
     ) -> None:
-        super().__init__()
+        node_head = torch.nn.Sequential(torch.nn.Dropout(dropout), torch.nn.Linear(hidden, num_classes))
+        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout, node_head=node_head)
         if rounds < 1:
             raise ValueError(f"rounds must be >= 1, but came as {rounds}.")
         self.in_channels, self.rounds, self.aggregate = in_channels, rounds, aggregate
         self.read = torch.nn.Linear(in_channels, hidden)
         self.mix = torch.nn.Linear(hidden, hidden, bias=False)
-        self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout) if task == "graph" else None
-        self.dropout = torch.nn.Dropout(dropout)
-        self.out = torch.nn.Linear(hidden, num_classes) if task == "node" else None
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All rounds."""
@@ -62,14 +61,6 @@ class Structure2VecNet(Network):
         for _ in range(self.rounds - 1):
             state = (given + self.mix(adj @ state)).relu()
         return state
-
-    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """The head."""
-        if self.head is not None:
-            return self.head(state, batch, num_graphs)  # type: ignore[no-any-return]
-        assert self.out is not None
-        logits: Tensor = self.out(self.dropout(state))
-        return logits
 
     @property
     def encode_is_deterministic(self) -> bool:

@@ -120,6 +120,21 @@ def check_nodes(x: Tensor | None, edge_index: Any, num_nodes: int) -> None:
         )
 
 
+def check_batch(batch: Tensor | None, state: Tensor) -> Tensor:
+    """Return ``batch`` if it has the number of a graph for each row of ``state``, or say what is wrong."""
+    if batch is None:
+        raise DataError(
+            "A network for graphs needs batch, the number of the graph of every node; for a single graph pass "
+            "torch.zeros(num_nodes, dtype=torch.long)."
+        )
+    if batch.shape != state.shape[:1]:
+        raise DataError(
+            f"batch must hold one number for each of the {state.size(0)} nodes, but has shape "
+            f"{tuple(batch.shape)}."
+        )
+    return batch
+
+
 class GraphHead(torch.nn.Module):
     """Pooling over the nodes of each graph, then linear layers with ReLU and dropout between them."""
 
@@ -137,17 +152,7 @@ class GraphHead(torch.nn.Module):
 
     def forward(self, state: Tensor, batch: Tensor | None, num_graphs: int | None) -> Tensor:
         """One row of logits per graph."""
-        if batch is None:
-            raise DataError(
-                "A network for graphs needs batch, the number of the graph of every node; for a single graph pass "
-                "torch.zeros(num_nodes, dtype=torch.long)."
-            )
-        if batch.shape != state.shape[:1]:
-            raise DataError(
-                f"batch must hold one number for each of the {state.size(0)} nodes, but has shape "
-                f"{tuple(batch.shape)}."
-            )
-        pooled: Tensor = self.pooling(state, batch, dim_size=num_graphs)
+        pooled: Tensor = self.pooling(state, check_batch(batch, state), dim_size=num_graphs)
         for linear in self.hidden:
             pooled = self.dropout(linear(pooled).relu())
         if not self.hidden:
