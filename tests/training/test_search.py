@@ -129,8 +129,9 @@ def test_the_usual_space_has_only_what_the_network_has(changes, without):
 def test_every_system_has_a_usual_space_or_says_why_not(system):
     config = Config.for_system(system.name)
     if system.kind == "kernel":
-        with pytest.raises(TrainingError, match="chooses its settings by itself"):
-            default_space(config)
+        for search in (default_space, lambda config: search_space({"model.own": "1,2"}, config)):
+            with pytest.raises(TrainingError, match="chooses its settings by itself"):
+                search(config)
         return
     found = default_space(config)
     assert "training.lr" in found

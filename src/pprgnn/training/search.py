@@ -66,8 +66,7 @@ Space = dict[str, Range | Choice]
 def default_space(config: Config) -> Space:
     """What usually matters, as far as the system of the config has it."""
     system, kind = find_system(config.model.system), config.model.architecture
-    if system.kind == "kernel":
-        raise TrainingError("A graph kernel chooses its settings by itself, inside the training part; train it.")
+    _refuse_kernels(config)
     usual_width = Config.for_system(system.name).model.hidden
     wanted: dict[str, Any] = {
         "training.lr": Range(1e-3, 0.1, log=True),
@@ -94,6 +93,7 @@ def search_space(given: Mapping[str, Any], config: Config) -> Space:
 
     A range is a :class:`Range` or a text like ``"0.001..0.1:log"``; values are a list or a text like ``"32,64"``.
     """
+    _refuse_kernels(config)
     space: Space = {}
     for key, wanted in given.items():
         name = _full_name(key, config)
@@ -103,6 +103,11 @@ def search_space(given: Mapping[str, Any], config: Config) -> Space:
     if not space:
         raise TrainingError(f"There is nothing to search; give a range or values, such as {EXAMPLES}.")
     return space
+
+
+def _refuse_kernels(config: Config) -> None:
+    if find_system(config.model.system).kind == "kernel":
+        raise TrainingError("A graph kernel chooses its settings by itself, inside the training part; train it.")
 
 
 def read_search(words: Sequence[str]) -> dict[str, Any]:
