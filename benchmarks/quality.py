@@ -10,7 +10,6 @@ import json
 import tempfile
 from pathlib import Path
 
-from benchmarks import machine
 from benchmarks.report import table
 
 STUDIES = {  # recipe: folds (None: the one split), seeds
@@ -28,6 +27,7 @@ def run(recipe: str, folds: int | None, seeds: int, workers: int, folder: Path |
     """
     from pprgnn.training.config import Config
     from pprgnn.training.recipes import find_recipe
+    from pprgnn.training.run import Run
     from pprgnn.training.study import Study, is_study
 
     path = find_recipe(recipe)
@@ -40,9 +40,10 @@ def run(recipe: str, folds: int | None, seeds: int, workers: int, folder: Path |
             config = Config.from_toml(path)
             study = Study.create(kept, config, folds=folds, seeds=seeds, ensemble=seeds > 1, workers=workers)
         summary = study.run()
+        started = Run.open(kept / summary["runs"][0]["run"]).environment if summary["runs"] else {}
     if not summary["finished"]:
         raise SystemExit(f"{recipe} was stopped; the same command goes on with it.")
-    metric = summary["metric"]
+    metric, commit = summary["metric"], started["commit"] or "unknown"
     by_seed: dict[int, list[float]] = {}
     for each in summary["runs"]:
         by_seed.setdefault(each["seed"], []).append(each["scores"]["test"][metric])
@@ -57,8 +58,9 @@ def run(recipe: str, folds: int | None, seeds: int, workers: int, folder: Path |
         "test_by_seed": {seed: sum(values) / len(values) for seed, values in by_seed.items()},
         "seconds": sum(each["seconds"] for each in summary["runs"]),
         "note": summary["note"],
-        **machine.commit(),
-        "date": machine.now(),
+        "commit": commit.removesuffix("-dirty"),  # what the runs were made with
+        "edited": commit.endswith("-dirty"),
+        "date": started["started"],
     }
 
 
