@@ -26,17 +26,17 @@ from benchmarks.shapes import Shape
 from pprgnn.baselines.projection import project_columns
 from pprgnn.core.equilibrium import equilibrium
 
-KAPPA = 0.95
+KAPPA = {"batch": 0.95, "ppi-like": 0.95, "com-DBLP": 0.5}  # less on the large one: fewer steps, or it takes hours
 TOL = 1e-6  # relative error; the published code stops when nothing changes by more than 3e-6, see STOP
 STOP = 3e-6
 MAX_STEPS = 300
-NAMES = ("batch", "ppi-like", "com-DBLP")
+SLOW = 15.0  # seconds; a contestant that takes so long has three turns
 ALLOWED = 1e-4  # relative difference to the solve in double precision
 
 
 def contracting(shape: Shape) -> Tensor:
     """A weight matrix at the edge of the ball, where training drives it: some dozens of steps."""
-    return project_columns(torch.eye(shape.channels) + shape.weight, KAPPA).clone()
+    return project_columns(torch.eye(shape.channels) + shape.weight, KAPPA[shape.name]).clone()
 
 
 class Ours:
@@ -113,6 +113,8 @@ def bench(name: str, repeats: int, smoke: bool) -> dict:
         rows[who] = {"steps": result.depth, "products": result.products, "samples": [], **errors}
     for turn in range(repeats):
         for who, contestant in contestants.items():
+            if turn >= 3 and rows[who]["samples"][0] > SLOW:
+                continue
             started = time.perf_counter()
             contestant.run()
             rows[who]["samples"].append(time.perf_counter() - started)
@@ -131,6 +133,7 @@ def markdown(data: dict) -> str:
         "nodes",
         "edges",
         "d",
+        "kappa",
         "ours, ms",
         "steps",
         "direct, ms",
@@ -141,17 +144,18 @@ def markdown(data: dict) -> str:
     rows = []
     for name, row in data["shapes"].items():
         ours, coo = row["contestants"]["ours"], row["contestants"]["coo"]
-        cells = [name, f"{row['num_nodes']:,}", f"{row['num_edges']:,}", str(row["channels"])]
+        cells = [name, f"{row['num_nodes']:,}", f"{row['num_edges']:,}", str(row["channels"]), f"{KAPPA[name]:g}"]
         cells += [f"{ours['median_ms']:.4g}", str(ours["steps"]), f"{coo['median_ms']:.4g}", str(coo["steps"])]
         rows.append([*cells, f"**{row['ratio']:.1f}**", f"{coo['step_ms'] / ours['step_ms']:.1f}"])
     origin = f"commit {data['commit'][:7]}{'*' if data['edited'] else ''}"
     return f"""# IGNN on our core against its direct formulation
 
 `{data["command"]}`, {data["date"]}, {origin}, load of the machine before: {data["machine"]["load_average"]:.1f}.
-One forward and one backward pass, kappa = {KAPPA}; both are within {ALLOWED:g} of a solve in double precision,
-which is checked first. W is the projection of the identity plus a random matrix: at the edge of the ball, where
-training drives it. In turns, medians of {data["repeats"]}. *direct*: state d × n, COO products, the change looked
-at after each iteration, as the published code does it. Steps are those of the forward pass.
+One forward and one backward pass; both are within {ALLOWED:g} of a solve in double precision, which is checked
+first. W is the projection of the identity plus a random matrix: at the edge of the ball, where training drives it.
+In turns, medians of {data["repeats"]} (of 3 where one takes over {SLOW:.0f} s). *direct*: state d × n, COO
+products, the change looked at after each iteration, as the published code does it. Steps are those of the forward
+pass.
 
 {table(header, rows)}
 """
@@ -159,8 +163,8 @@ at after each iteration, as the published code does it. Steps are those of the f
 
 def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ignn", description=__doc__)
-    parser.add_argument("--shapes", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--shapes", nargs="+", choices=[*KAPPA], default=[*KAPPA])
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--smoke", action="store_true", help="tiny shapes: does it run?")
     parser.add_argument("--output", type=Path, default=Path("results/ignn"))
     arguments = parser.parse_args(given)
