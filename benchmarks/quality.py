@@ -81,7 +81,7 @@ chooses the epoch, the test part chooses nothing. ± is the standard deviation o
 
 {table(header, rows)}
 
-`cora-gcn` is PyG's GCN with its usual settings, which were not tuned; those of `cora` and `mutag` were chosen on
+`cora-gcn` is GCN with the settings of its paper, which were not tuned; those of `cora` and `mutag` were chosen on
 validation among some dozens, so `cora` against `cora-gcn` is no proof that one model is better.
 An asterisk: the working tree had changes.
 """
