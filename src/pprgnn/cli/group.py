@@ -22,7 +22,26 @@ class Group(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _known(command.get_help_option(ctx))
+            for parameter in command.params:
+                if hasattr(parameter, "_runtime_param") and hasattr(parameter, "type_descriptor"):
+                    parameter._runtime_param = _AsTyped()
         return command
+
+
+class _AsTyped:
+    """What was typed, as text or not at all, needs no converting; for anything else typer loads pydantic."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        if param.type_descriptor.annotation is str and isinstance(value, str):
+            return value
+        if param.type_descriptor.annotation == list[str] and isinstance(value, list | tuple):
+            return list(value)
+        from typer._coercion import build_runtime_param
+
+        return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
 
 
 def _known(option: Any) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
+from pprgnn.nn.layers import ppr_layers
 from pprgnn.nn.network import Network
 from pprgnn.training.config import TrainingConfig
 
@@ -16,9 +18,9 @@ WARM_UP = 0.3  # one-cycle: share of the steps in which the rate rises ...
 FROM, TO = 1 / 25, 1e-4  # ... from this part of its peak; and where it ends
 
 
-def make_optimizer(network: Network, config: TrainingConfig) -> torch.optim.Optimizer:
+def make_optimizer(network: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
     """Adam or AdamW, in the version that makes one pass over memory; the recursions' W may move differently."""
-    parameters, recursion = list(network.parameters()), {id(p) for p in network.slow_parameters()}
+    parameters, recursion = list(network.parameters()), {id(p) for p in _slow_parameters(network)}
     fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in parameters)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     decay = config.recursion_weight_decay
@@ -32,6 +34,13 @@ def make_optimizer(network: Network, config: TrainingConfig) -> torch.optim.Opti
     ]
     groups = [group for group in groups if group["params"]]
     return kind(groups, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
+
+
+def _slow_parameters(network: nn.Module) -> Iterator[nn.Parameter]:
+    """Those with a rate and decay of their own: where it is no network of ours, W of the recursions."""
+    if isinstance(network, Network):
+        return network.slow_parameters()
+    return (layer.weight for _, layer in ppr_layers(network))
 
 
 class Schedule:
