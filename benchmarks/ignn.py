@@ -26,9 +26,9 @@ from benchmarks.shapes import Shape
 from pprgnn.baselines.projection import project_columns
 from pprgnn.core.equilibrium import equilibrium
 
-KAPPA = {"batch": 0.95, "ppi-like": 0.95, "com-DBLP": 0.5}  # less on the large one: fewer steps, or it takes hours
-TOL = 1e-5  # relative error; the published code stops when nothing changes by more than 3e-6, which leaves about as much
-STOP = 3e-6
+KAPPA = {"batch": 0.95, "ppi-like": 0.8, "com-DBLP": 0.5}  # less where a step is slow: fewer steps
+TOL = 1e-5  # relative error
+STOP = 3e-6  # the published code stops when nothing changes by more than this; that leaves about as large an error
 MAX_STEPS = 300
 SLOW = 15.0  # seconds; a contestant that takes so long has three turns
 ALLOWED = 1e-4  # relative difference to the solve in double precision
@@ -53,7 +53,8 @@ class Ours:
 
     def run(self) -> Result:
         self.b.grad = self.weight.grad = None
-        solution = equilibrium(self.b, self.weight, self.adj, tol=self.tol, max_depth=MAX_STEPS)
+        cap = MAX_STEPS if self.b.dtype == torch.float32 else 10 * MAX_STEPS
+        solution = equilibrium(self.b, self.weight, self.adj, tol=self.tol, max_depth=cap)
         solution.state.backward(self.upstream)
         return Result(solution.state.detach(), self.b.grad, self.weight.grad, solution.depth, solution.products)
 
