@@ -158,9 +158,9 @@ def markdown(data: dict) -> str:
 One forward and one backward pass. The states are within {ALLOWED:g} of a solve in double precision (with more than
 {WIDE} channels, of each other), the gradients within {ALLOWED_GRADIENT:g}, where the slope of ReLU may differ next
 to 0; that is checked first. W is the projection of the identity plus a random matrix: at the edge of the ball,
-where training drives it. In turns, medians of {data["repeats"]} (of 3 where one takes over {SLOW:.0f} s). *direct*:
-state d × n, COO products, the change looked at after each iteration, as the published code does it. Steps are those
-of the forward pass.
+where training drives it. In turns, medians of {data["repeats"]} (of 3 where one takes over {SLOW:.0f} s).
+*direct*: state d × n, COO products, the change looked at after each iteration, as the published code does it.
+Steps are those of the forward pass.
 
 {table(header, rows)}
 """
