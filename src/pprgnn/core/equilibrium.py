@@ -290,7 +290,6 @@ class _Rate:
 
     by_columns: float  # largest column norm: each column of X mixes columns with weights |W|
     in_all: float  # Frobenius norm
-    lipschitz: float = 1.0
 
     def error(self, columns: Tensor) -> float | None:
         """A bound of the error in the Frobenius norm from the last change; ``None``: there is no contraction."""
