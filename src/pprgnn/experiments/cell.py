@@ -1,0 +1,101 @@
+"""One cell of a grid: a system on a data set, one split, one seed. All that the tables are made of are cells.
+
+Imports neither torch nor PyG: plans and pages are made without them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pprgnn.training.config import Config
+
+COORDINATES = ("experiment", "data", "system", "variant", "protocol", "at", "fold", "seed")
+# Where a run computes and how often it is saved does not change what comes out, but for the last bits.
+INCIDENTAL = ("device", "threads", "checkpoint_seconds", "memory")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What to run, and where the result belongs.
+
+    Args:
+        experiment: The table or figure: ``graphs``, ``ppi``, ...
+        config: All settings; data set, protocol, fold, seed and system are read from it.
+        variant: Which settings of the system these are: ``paper``, ``improved``, the value of an ablation.
+        at: The position on the axes of a figure: ``{"depth": 8}``.
+        data: What the data set is called in the table, if not as in the config.
+        keep_curve: Whether the score of every epoch is kept.
+        alone: Whether nothing else may run beside it, because its time is a result.
+    """
+
+    experiment: str
+    config: Config
+    variant: str = ""
+    at: Mapping[str, Any] = field(default_factory=dict)
+    data: str = ""
+    keep_curve: bool = False
+    alone: bool = False
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """Where the result belongs."""
+        config = self.config
+        return {
+            "experiment": self.experiment,
+            "data": self.data or config.data.name,
+            "system": config.model.system,
+            "variant": self.variant,
+            "protocol": config.data.protocol,
+            "at": dict(self.at),
+            "fold": config.data.fold,
+            "seed": config.training.seed,
+        }
+
+    @property
+    def group(self) -> tuple[str, str, str, str, str]:
+        """Cells that differ in fold and seed only are one entry of a table."""
+        return group_of(self.coordinates)
+
+    @property
+    def label(self) -> str:
+        """For people: `graphs MUTAG pprgnn improved honest fold 3 seed 0`."""
+        where = self.coordinates
+        at = " ".join(f"{name} {value}" for name, value in self.at.items())
+        words = (*(where[name] for name in COORDINATES[:5]), at, f"fold {where['fold']} seed {where['seed']}")
+        return " ".join(word for word in words if word)
+
+    @property
+    def folder_name(self) -> str:
+        """A name for its files that no other settings share."""
+        digest = hashlib.sha256(json.dumps(settings_of(self.config), sort_keys=True).encode()).hexdigest()
+        return f"{self.label.replace(' ', '-').replace('/', '-')}-{digest[:8]}"
+
+    def is_answered_by(self, line: Mapping[str, Any]) -> bool:
+        """Whether a line of a results file is of this cell, with these very settings.
+
+        A setting that was invented after the line was written must have its usual value.
+        """
+        if any(line.get(name) != value for name, value in self.coordinates.items()):
+            return False
+        usual, known = settings_of(Config.for_system(self.config.model.system)), line.get("config", {})
+        return all(known.get(name, usual.get(name)) == value for name, value in settings_of(self.config).items())
+
+
+def group_of(line: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    """Data set, system, variant, protocol and place of a line or of coordinates."""
+    place = json.dumps(line["at"], sort_keys=True)
+    return line["data"], line["system"], line["variant"], line["protocol"], place
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """Every setting that may change the result, by its name with section."""
+    return {
+        f"{section}.{name}": value
+        for section, values in config.to_dict().items()
+        for name, value in values.items()
+        if name not in INCIDENTAL
+    }

@@ -1,0 +1,121 @@
+"""What an experiment is: a grid of cells, and what its rows are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pprgnn.experiments.cell import Cell
+from pprgnn.training.config import Config
+from pprgnn.training.recipes import find_recipe
+from pprgnn.training.systems import find_system
+
+OURS = "pprgnn"
+PLAIN, IMPROVED = "paper's recipe", "improved recipe"  # variants of ours
+PROTOCOLS: tuple[Literal["paper", "honest"], ...] = ("honest", "paper")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a grid is wanted.
+
+    Args:
+        folds: How many splits; ``None``: as many as the experiment usually takes.
+        seeds: How many seeds; ``None``: likewise.
+        models: Which systems, in the order given; ``None``: all.
+        protocols: Which protocols.
+        data: Which data sets; ``None``: all.
+    """
+
+    folds: int | None = None
+    seeds: int | None = None
+    models: Sequence[str] | None = None
+    protocols: Sequence[str] = PROTOCOLS
+    data: Sequence[str] | None = None
+
+    def fold_range(self, usual: int) -> range:
+        """The splits to run."""
+        return range(usual if self.folds is None else min(self.folds, usual))
+
+    def seed_range(self, usual: int) -> range:
+        """The seeds to run."""
+        return range(usual if self.seeds is None else self.seeds)
+
+    def narrowed(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The cells that are wanted, in their order."""
+        names = None if self.data is None else {each.lower() for each in self.data}
+        wanted = None if self.models is None else {find_system(each).name for each in self.models}
+        return [
+            cell
+            for cell in cells
+            if (wanted is None or cell.config.model.system in wanted)
+            and cell.config.data.protocol in self.protocols
+            and (names is None or names & {cell.config.data.name.lower(), cell.data.lower()})
+        ]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure.
+
+    Args:
+        name: As in ``pprgnn reproduce NAME``.
+        title: Its heading.
+        about: A paragraph: what is run, how, and what to bear in mind.
+        grid: Makes its cells, the most telling ones first.
+    """
+
+    name: str
+    title: str
+    about: str
+    grid: Callable[[Extent], Iterable[Cell]]
+
+    def cells(self, extent: Extent | None = None, *, smoke: bool = False) -> list[Cell]:
+        """What is to run; with ``smoke``, the same with networks and trainings so small that all of it is quick."""
+        extent = extent or Extent()
+        cells = extent.narrowed(self.grid(extent))
+        return [_small(cell) for cell in cells] if smoke else cells
+
+
+def _small(cell: Cell) -> Cell:
+    """The same for a smoke test: it shows that everything runs, not how good it is."""
+    reads, system = find_system(cell.config.model.system).reads, find_system(cell.config.model.system)
+    changes: dict[str, Any] = {"training.epochs": 2, "training.patience": 0}
+    if "hidden" in reads:
+        changes["model.hidden"] = min(8, cell.config.model.hidden)
+    if system.kind == "infinite":
+        changes["model.max_depth"] = 30
+    return replace(cell, config=cell.config.with_values(changes), alone=False)
+
+
+# ------------------------------------------------------------------------------------------------------- settings
+def recipe(name: str, data: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> Config:
+    """A shipped recipe with some of its settings changed."""
+    path = find_recipe(name)
+    if path is None:
+        raise FileNotFoundError(f"There is no recipe {name}.")
+    return _with_data(Config.from_toml(path), data).with_values(changes or {})
+
+
+def rival(system: str, data: Mapping[str, Any], shared: Mapping[str, Any]) -> Config:
+    """A system's recipe for these data if there is one, or its usual settings with what all rivals share here.
+
+    Settings that the system does not read are left out of ``shared``.
+    """
+    special = find_recipe(f"{str(data['name']).lower()}-{system}")
+    if special is not None:
+        return _with_data(Config.from_toml(special), data)
+    reads = find_system(system).reads
+    read = {key: value for key, value in shared.items() if not key.startswith("model.") or key[6:] in reads}
+    return _with_data(Config.for_system(system), data).with_values(read)
+
+
+def _with_data(config: Config, data: Mapping[str, Any]) -> Config:
+    return config.with_values({f"data.{key}": value for key, value in data.items()})
+
+
+def of_fold(config: Config, fold: int, seed: int) -> Config:
+    """The same on another split, with another seed; quicker than ``with_values``, since grids are large."""
+    data, training = replace(config.data, fold=fold), replace(config.training, seed=seed)
+    return replace(config, data=data, training=training)
