@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import field, fields
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pprgnn.training.errors import TrainingError
@@ -31,7 +32,7 @@ def option(
 
 def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -> Any:
     """The value in the type of its field, or one sentence."""
-    hint = get_type_hints(kind)[name]
+    hint = _hints(kind)[name]
     limits = next(each.metadata for each in fields(kind) if each.name == name)
     fitted = _fit(hint, value)
     numbers = fitted if isinstance(fitted, tuple) else (fitted,)
@@ -39,6 +40,12 @@ def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -
         wanted = f"{kind_of(hint)}{_range(limits)}"
         raise TrainingError(f"{origin} {section}.{name} must be {wanted}, but is {value!r}.")
     return fitted
+
+
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The types of its fields; evaluating their texts takes most of the time of a check, so once is enough."""
+    return get_type_hints(kind)
 
 
 def _within(value: Any, limits: Mapping[str, Any]) -> bool:
