@@ -1,8 +1,8 @@
 """IGNN's layer on our core against its direct formulation: `python -m benchmarks.ignn` writes results/ignn.*.
 
 - ours: :func:`pprgnn.core.equilibrium.equilibrium`, forward and backward.
-- coo: plain torch as in the published code: state d × n, a product with a COO tensor, the largest change looked at
-  after every iteration, forward and backward; φ' by autograd.
+- coo: :func:`pprgnn.baselines.direct_ignn.direct_equilibrium`, plain torch as in the published code: state d × n,
+  a product with a COO tensor, the largest change looked at after every iteration, forward and backward.
 
 Both solve to the same accuracy, which is checked against a solve in double precision. They take turns; medians.
 """
@@ -21,16 +21,15 @@ from torch import Tensor
 
 import pprgnn
 from benchmarks import machine, shapes
-from benchmarks.contestants import Result, coo_adjacency, relative_difference
+from benchmarks.contestants import Result, relative_difference
 from benchmarks.report import table
 from benchmarks.shapes import Shape
+from pprgnn.baselines.direct_ignn import MAX_STEPS, STOP, direct_equilibrium
 from pprgnn.baselines.projection import project_columns
 from pprgnn.core.equilibrium import equilibrium
 
 KAPPA = {"batch": 0.95, "ppi-like": 0.8, "com-DBLP": 0.5}  # less where a step is slow: fewer steps
-TOL = 1e-5  # relative error
-STOP = 3e-6  # the published code stops when nothing changes by more than this; that leaves about as large an error
-MAX_STEPS = 300
+TOL = 1e-5  # relative error; the published code's STOP leaves about as large an error
 WIDE = 128
 SLOW = 15.0  # seconds; a contestant that takes so long has three turns
 ALLOWED, ALLOWED_GRADIENT = 1e-4, 1e-2  # relative differences to the solve in double precision
@@ -61,42 +60,19 @@ class Ours:
         return Result(solution.state.detach(), self.b.grad, self.weight.grad, solution.depth, solution.products)
 
 
-class Coo:
+class Coo(Ours):
     """As published."""
 
     label = "direct, COO, d × n"
 
-    def __init__(self, shape: Shape) -> None:
-        self.b = shape.b.t().contiguous()
-        self.upstream = shape.upstream.t().contiguous()
-        self.weight = contracting(shape).t().contiguous()
-        self.adj = coo_adjacency(shape)
-
     def run(self) -> Result:
-        x, steps, slope = self._solve(self.weight, self.b, torch.relu, derivative=True)
+        self.b.grad = self.weight.grad = None
+        solution = direct_equilibrium(self.b, self.weight, self.adj, stop=STOP, max_depth=MAX_STEPS)
         # STOP is absolute, and gradients are small numbers: scaled to the size of B, so that it means the same.
-        unit = float(self.upstream.norm() / self.b.norm())
-        v, more, _ = self._solve(self.weight.t(), self.upstream / unit, lambda z: z * slope)
-        v = v * unit
-        grad_weight = v @ torch.sparse.mm(self.adj, x.t())
-        return Result(x.t(), v.t(), grad_weight.t(), steps, steps + more)
-
-    def _solve(
-        self, weight: Tensor, b: Tensor, phi, derivative: bool = False
-    ) -> tuple[Tensor, int, Tensor | None]:
-        x = torch.zeros_like(b)
-        for step in range(MAX_STEPS):  # noqa: B007
-            new = phi(torch.sparse.mm(self.adj, (weight @ x).t()).t() + b)
-            change = float(torch.linalg.vector_norm(new - x, torch.inf))
-            x = new
-            if change < STOP:
-                break
-        slope = None
-        if derivative:
-            z = (torch.sparse.mm(self.adj, (weight @ x).t()).t() + b).requires_grad_()
-            with torch.enable_grad():
-                (slope,) = torch.autograd.grad(phi(z).sum(), z)
-        return x, step + 1, slope
+        unit = float(self.upstream.norm() / self.b.detach().norm())
+        solution.state.backward(self.upstream / unit)
+        grads = unit * self.b.grad, unit * self.weight.grad
+        return Result(solution.state.detach(), *grads, solution.depth, solution.products)
 
 
 def bench(name: str, repeats: int, smoke: bool) -> dict:

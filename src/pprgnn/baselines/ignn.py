@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from pprgnn.baselines.direct_ignn import MAX_STEPS, direct_equilibrium
 from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.baselines.projection import project_columns
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.solution import Solution
+
+Solver = Literal["core", "direct"]
 
 
 class IGNNConv(EquilibriumConv):
@@ -29,6 +32,9 @@ class IGNNConv(EquilibriumConv):
     Args:
         in_channels, out_channels, **kwargs: as in :class:`EquilibriumConv`.
         kappa: How much a step may keep of a difference, below 1. (default: :obj:`0.95`)
+        solver: :obj:`"core"`: on our fused kernels; :obj:`"direct"`: as the published code computes, for
+            comparisons of speed: with its own rule when to stop instead of :obj:`tol`, and :obj:`max_depth` 300
+            unless given. (default: :obj:`"core"`)
 
     Example:
         >>> import torch
@@ -39,10 +45,22 @@ class IGNNConv(EquilibriumConv):
         True
     """
 
-    def __init__(self, in_channels: int | None, out_channels: int, *, kappa: float = 0.95, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        in_channels: int | None,
+        out_channels: int,
+        *,
+        kappa: float = 0.95,
+        solver: Solver = "core",
+        **kwargs: Any,
+    ) -> None:
         if not 0 < kappa < 1:
             raise ValueError(f"kappa must be between 0 and 1, but came as {kappa}.")
-        self.kappa = kappa
+        if solver not in get_args(Solver):
+            raise ValueError(f"solver must be 'core' or 'direct', but came as {solver!r}.")
+        if solver == "direct":
+            kwargs.setdefault("max_depth", MAX_STEPS)
+        self.kappa, self.solver = kappa, solver
         super().__init__(in_channels, out_channels, **kwargs)
 
     def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
@@ -50,10 +68,14 @@ class IGNNConv(EquilibriumConv):
             projected = project_columns(self.weight, self.kappa / spectral_radius_bound(adj))
             if projected is not self.weight:
                 self.weight.copy_(projected)
-        return super()._solve(b, adj)
+        if self.solver == "core":
+            return super()._solve(b, adj)
+        return direct_equilibrium(
+            b, self.weight, adj, activation=self.activation, steps=self.steps, max_depth=self.max_depth
+        )
 
     def _own_repr(self) -> str:
-        return f", kappa={self.kappa:g}"
+        return f", kappa={self.kappa:g}" + (f", solver={self.solver!r}" if self.solver != "core" else "")
 
 
 def spectral_radius_bound(adj: Adjacency) -> float:

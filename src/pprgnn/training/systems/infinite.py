@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pprgnn.training.option import option
 from pprgnn.training.systems.system import System
@@ -32,6 +33,10 @@ class IGNN:
     """Settings of IGNN."""
 
     kappa: float = option(0.95, "how much a step may keep of a difference", above=0, most=0.999)
+    solver: Literal["core", "direct"] = option(
+        "core",
+        "core: on our fused kernels; direct: as the published code computes, for comparisons of speed",
+    )
 
 
 @dataclass(frozen=True)
