@@ -17,7 +17,8 @@ EPOCHS = {"training.epochs": 200, "training.patience": 0}
 def grid(extent: Extent) -> Iterator[Cell]:
     """Ours first; then every rival, shallow and deep."""
     for system in (OURS, "ignn", "appnp", *STACKED):
-        for depth in (*([INFINITE] if system in (OURS, "ignn") else []), *DEPTHS):
+        infinite: tuple[int | str, ...] = (INFINITE,) if system in (OURS, "ignn") else ()
+        for depth in (*infinite, *DEPTHS):
             variant, config = _settings(system, depth)
             for seed in extent.seed_range(3):
                 yield Cell("depth", of_fold(config, 0, seed), variant, at={"depth": depth})

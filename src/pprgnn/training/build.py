@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from pprgnn.core.depth import Certificate, DepthRule, Influence
 from pprgnn.data.card import Task
@@ -20,6 +21,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.systems import System, find_system
 
 EDGES = ("edge_index", "edge_weight")
+LARGE_DEGREE = 9  # and more: as one, so that graphs to come have no columns of their own
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def feature_kind(dataset: GraphDataset, wanted: str) -> str:
             f"The edges of {dataset.facts.name} have no attributes, so data.features = 'edges' cannot be used; "
             f"try 'auto'."
         )
-    if wanted in ("given", "normalized") and not given:
+    if wanted in ("given", "normalized", "given+degree") and not given:
         raise TrainingError(
             f"{dataset.facts.name} has no features, so data.features = {wanted!r} cannot be used; try 'auto'."
         )
@@ -96,6 +98,8 @@ def features(dataset: GraphDataset, kind: str) -> Tensor | None:
             f"Features must be finite, but feature {column} of node {node} of {dataset.facts.name} is "
             f"{float(x[node, column])}; fill or drop such values."
         )
+    if kind == "given+degree":
+        return torch.cat([x, one_hot(_degrees(dataset).clamp(max=LARGE_DEGREE), LARGE_DEGREE + 1).float()], dim=1)
     return x / x.abs().sum(1, keepdim=True).clamp(min=1e-12) if kind == "normalized" else x
 
 
@@ -112,9 +116,13 @@ def _with_edges(dataset: GraphDataset) -> Tensor:
 
 def _degree_features(dataset: GraphDataset) -> Tensor:
     """A one and the logarithm of the degree: what every graph has."""
-    degrees = [torch.bincount(data.edge_index[1], minlength=data.num_nodes) for data in dataset]
-    degree = torch.cat(degrees).float()
+    degree = _degrees(dataset).float()
     return torch.stack([torch.ones_like(degree), torch.log1p(degree)], dim=1)
+
+
+def _degrees(dataset: GraphDataset) -> Tensor:
+    """Edges that end at each node."""
+    return torch.cat([torch.bincount(data.edge_index[1], minlength=data.num_nodes) for data in dataset])
 
 
 def build_network(config: ModelConfig, shape: Shape, *, checkpoint: bool = False, tol: float = 1e-5) -> Network:

@@ -43,7 +43,7 @@ def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -
 
 
 @cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     """The types of its fields; evaluating their texts takes most of the time of a check, so once is enough."""
     return get_type_hints(kind)
 
