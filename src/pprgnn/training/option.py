@@ -32,7 +32,7 @@ def option(
 
 def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -> Any:
     """The value in the type of its field, or one sentence."""
-    hint = _hints(kind)[name]
+    hint = _hints(kind)[name]  # type: ignore[arg-type]
     limits = next(each.metadata for each in fields(kind) if each.name == name)
     fitted = _fit(hint, value)
     numbers = fitted if isinstance(fitted, tuple) else (fitted,)
@@ -43,7 +43,7 @@ def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: type[Any]) -> dict[str, Any]:
     """The types of its fields; evaluating their texts takes most of the time of a check, so once is enough."""
     return get_type_hints(kind)
 
