@@ -46,8 +46,8 @@ def grid(extent: Extent) -> Iterator[Cell]:
 ABLATIONS = Experiment(
     "ablations",
     "Ablations of our layer",
-    "Test accuracy in percent when one setting of the recipe is changed and the others stay: chains of 100 nodes and "
-    "Cora (mean ± standard deviation over seeds), MUTAG (over ten folds, honest). A value that is the recipe's own is "
-    "the same model as *as it is*.",
+    "Test accuracy in percent when one setting of the recipe is changed and the others stay: chains of 100 nodes "
+    "and Cora (mean ± standard deviation over seeds), MUTAG (over ten folds, honest). A value that is the "
+    "recipe's own is the same model as *as it is*.",
     grid,
 )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pprgnn.data.catalog import find
 from pprgnn.data.errors import DataError
 from pprgnn.data.roots import data_root
 
 
-def available(*names: str) -> list[str]:
-    """Those whose files are there; none of them: the last, so that the error says how to get it."""
-    found = [name for name in names if _has_files(name)]
-    return found or [names[-1]]
+def available(*names: str, known: Collection[str] = ()) -> list[str]:
+    """The first whose files are there, or the last, so that an error says how to get it.
+
+    ``known`` ones have results already: if there are such, it is them, whatever files are here.
+    """
+    with_results = [name for name in names if name in known]
+    return with_results or [next((name for name in names if _has_files(name)), names[-1])]
 
 
 def _has_files(name: str) -> bool:

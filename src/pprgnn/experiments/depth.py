@@ -11,6 +11,7 @@ from pprgnn.experiments.experiment import IMPROVED, OURS, Experiment, Extent, of
 DEPTHS = (2, 4, 8, 16, 32, 64)
 INFINITE = "∞"
 STACKED = ("gcn", "gcnii", "jknet", "dropedge", "pairnorm")  # as many layers as the depth
+CORA = {"name": "Cora", "protocol": "honest", "features": "normalized"}
 EPOCHS = {"training.epochs": 200, "training.patience": 0}
 
 
@@ -26,11 +27,11 @@ def grid(extent: Extent) -> Iterator[Cell]:
 
 
 def _settings(system: str, depth: int | str) -> tuple[str, Any]:
-    data = {"name": "Cora", "protocol": "honest", "features": "normalized"}
     if system in (OURS, "ignn"):
-        config = recipe("cora", data) if system == OURS else rival("ignn", data, IGNN)
-        return IMPROVED if system == OURS else "", config if depth == INFINITE else config.with_values({"depth": depth})
-    config = rival(system, data, {}).with_values(EPOCHS)
+        config = recipe("cora", CORA) if system == OURS else rival("ignn", CORA, IGNN)
+        config = config if depth == INFINITE else config.with_values({"depth": depth})
+        return IMPROVED if system == OURS else "", config
+    config = rival(system, CORA, {}).with_values(EPOCHS)
     key = "own.hops" if system == "appnp" else "model.layers"
     return "", config.with_values({key: depth})
 
@@ -46,7 +47,7 @@ IGNN: dict[str, Any] = {
 
 def _exact_pagerank(extent: Extent) -> Iterator[Cell]:
     """APPNP of infinite depth is PPNP."""
-    config = rival("ppnp", {"name": "Cora", "protocol": "honest", "features": "normalized"}, {}).with_values(EPOCHS)
+    config = rival("ppnp", CORA, {}).with_values(EPOCHS)
     for seed in extent.seed_range(3):
         yield Cell("depth", of_fold(config, 0, seed), at={"depth": INFINITE})
 
@@ -54,9 +55,9 @@ def _exact_pagerank(extent: Extent) -> Iterator[Cell]:
 DEPTH = Experiment(
     "depth",
     "Accuracy against depth (Cora)",
-    "Test accuracy in percent on the published split, mean ± standard deviation over seeds; validation chooses the "
-    "epoch. Depth is the number of layers, for APPNP of power iterations (∞: PPNP, the exact solution), for IGNN and "
-    "ours of hops (∞: until the solve has converged). 200 epochs each; settings other than the depth are those of "
-    "each system's recipe for Cora.",
+    "Test accuracy in percent on the published split, mean ± standard deviation over seeds; validation chooses "
+    "the epoch. Depth is the number of layers, for APPNP of power iterations (∞: PPNP, the exact solution), for "
+    "IGNN and ours of hops (∞: until the solve has converged). 200 epochs each; settings other than the depth "
+    "are those of each system's recipe for Cora.",
     grid,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ class Extent:
         models: Which systems, in the order given; ``None``: all.
         protocols: Which protocols.
         data: Which data sets; ``None``: all.
+        known: Data sets that have results, for pages: they count, whether their files are here or not.
     """
 
     folds: int | None = None
@@ -33,6 +34,7 @@ class Extent:
     models: Sequence[str] | None = None
     protocols: Sequence[str] = PROTOCOLS
     data: Sequence[str] | None = None
+    known: Collection[str] = ()
 
     def fold_range(self, usual: int) -> range:
         """The splits to run."""
@@ -72,7 +74,7 @@ class Experiment:
     grid: Callable[[Extent], Iterable[Cell]]
 
     def cells(self, extent: Extent | None = None, *, smoke: bool = False) -> list[Cell]:
-        """What is to run; with ``smoke``, the same with networks and trainings so small that all of it is quick."""
+        """What is to run; with ``smoke``, the same with small networks and trainings of two epochs."""
         extent = extent or Extent()
         cells = extent.narrowed(self.grid(extent))
         return [_small(cell) for cell in cells] if smoke else cells

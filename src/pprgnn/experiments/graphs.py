@@ -57,10 +57,10 @@ def _settings(system: str, name: str, protocol: str) -> Iterator[tuple[str, Any]
 GRAPHS = Experiment(
     "graphs",
     "Graph classification",
-    "Accuracy in percent, mean ± standard deviation over ten folds. **Paper's protocol, optimistic**: nine tenths "
-    "train, and of all epochs the one that is best on the test part of a fold is reported, as the paper and those it "
-    "quotes do. **Honest**: a validation part inside the nine tenths chooses the epoch (the published nested splits "
-    "of Errica et al. 2020 for PROTEINS and NCI1), and the test part chooses nothing. Kernels choose C, and WL its "
-    "iterations, by cross-validation inside the training part under both protocols.",
+    "Accuracy in percent, mean ± standard deviation over ten folds. **Paper's protocol, optimistic**: nine "
+    "tenths train, and of all epochs the one that is best on the test part of a fold is reported, as the paper "
+    "and those it quotes do. **Honest**: a validation part inside the nine tenths chooses the epoch (the "
+    "published nested splits of Errica et al. 2020 for PROTEINS and NCI1), and the test part chooses nothing. "
+    "Kernels choose C, and WL its iterations, by cross-validation inside the training part under both protocols.",
     grid,
 )

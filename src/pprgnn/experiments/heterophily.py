@@ -41,7 +41,7 @@ HETEROPHILY = Experiment(
     "heterophily",
     "Heterophilous graphs",
     "Test score in percent (accuracy; minesweeper: area under the ROC curve), mean ± standard deviation over the "
-    "published splits, 3 of 10 for actor and minesweeper; validation chooses the epoch. Every system has its usual "
-    "settings with the same width, dropout and number of epochs; none was tuned for these sets.",
+    "published splits, 3 of 10 for actor and minesweeper; validation chooses the epoch. Every system has its "
+    "usual settings with the same width, dropout and number of epochs; none was tuned for these sets.",
     grid,
 )

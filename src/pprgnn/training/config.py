@@ -32,9 +32,9 @@ class DataConfig:
     options: dict[str, Any] = option({}, "options of the data set, such as length")
     features: Literal["auto", "given", "normalized", "given+degree", "edges", "embedding", "degree"] = option(
         "auto",
-        "as they are; rows scaled to sum 1; with the degree, one-hot, beside them; with the sums of the attributes "
-        "of a node's edges, such as bonds; a learned row per node (no new nodes then); the degree. auto: what the "
-        "data set has, otherwise embedding for one graph and degree for several",
+        "as they are; rows scaled to sum 1; with the degree, one-hot, beside them; with the sums of the "
+        "attributes of a node's edges, such as bonds; a learned row per node (no new nodes then); the degree. "
+        "auto: what the data set has, otherwise embedding for one graph and degree for several",
     )
 
 

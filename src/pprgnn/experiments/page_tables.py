@@ -1,0 +1,169 @@
+"""The sections of the page that are tables: graphs, PPI, heterophilous graphs, ablations."""
+
+from __future__ import annotations
+
+from pprgnn.experiments import paper
+from pprgnn.experiments.ablations import CHANGES
+from pprgnn.experiments.experiment import OURS
+from pprgnn.experiments.figures import Pictures
+from pprgnn.experiments.summary import Results
+from pprgnn.experiments.tables import (
+    BREAK,
+    NOTHING,
+    depth_text,
+    difference,
+    duration,
+    failures,
+    percent,
+    points,
+    published,
+    table,
+    title,
+    verdict,
+    with_best_in_bold,
+)
+
+BOLD = "Bold: the best of a column among those of which every cell was run."
+
+
+def graphs(results: Results, _: Pictures) -> list[str]:
+    """Both protocols, and how deep ours is."""
+    return [
+        "### Paper's protocol (optimistic: the test part chose the epoch)",
+        "Below each value the paper's. *better*: above its mean; *within σ*: below it by no more than its "
+        "standard deviation (ours, where it prints none); *worse*: by more.",
+        _paper_graphs(results),
+        failures(results, "paper"),
+        "### Honest protocol",
+        f"{BOLD} Known figures for the same splits: Errica et al. 2020; the verdict on ours is against them.",
+        _honest_graphs(results),
+        failures(results, "honest"),
+        "### Effective depth of ours",
+        f"Hops of the deepest solve of a fold, summed over the layers (each layer behind it), mean over folds. "
+        f"The paper: {paper.GRAPHS_DEPTH[0]} to {paper.GRAPHS_DEPTH[1]}, depending on the data set.",
+        _graphs_depth(results),
+    ]
+
+
+def _paper_graphs(results: Results) -> str:
+    rows = []
+    for system, variant in results.systems:
+        row = [title(system, variant)]
+        for data in results.data:
+            entry, known = results.entry(data, system, variant, "paper"), paper.GRAPHS.get(system, {}).get(data)
+            judged = f", {verdict(entry, known)}" if known and entry.count else ""
+            row.append(f"{percent(entry)}{BREAK}paper: {published(known)}{judged}")
+        rows.append(row)
+    return table(["system", *results.data], rows)
+
+
+def _honest_graphs(results: Results) -> str:
+    columns, known_row = [], ["*known*"]
+    for data in results.data:
+        column, (whose, known) = _column(results, data), paper.HONEST_GRAPHS.get(data, ("", None))
+        for system, variant in results.systems:
+            entry = results.entry(data, system, variant)
+            if system == OURS and known and entry.count:
+                column[title(system, variant)] += f"{BREAK}{verdict(entry, known)}"
+        columns.append(column)
+        known_row.append(f"{published(known)}{BREAK}{whose}" if known else NOTHING)
+    rows = [[row, *(column[row] for column in columns)] for row in _titles(results)]
+    return table(["system", *results.data], [*rows, known_row])
+
+
+def _graphs_depth(results: Results) -> str:
+    rows = [
+        [
+            f"{title(system, variant)}, {protocol}",
+            *(depth_text(results.entry(data, system, variant, protocol)) for data in results.data),
+        ]
+        for system, variant in results.systems
+        if system == OURS
+        for protocol in ("paper", "honest")
+    ]
+    return table(["settings and protocol", *results.data], rows)
+
+
+def ppi(results: Results, _: Pictures) -> list[str]:
+    """The paper's values beside ours; a verdict where the labels are the same."""
+    rows = []
+    for system, variant in results.systems:
+        known = paper.PPI.get(system)
+        row = [title(system, variant), published(known)]
+        for data in results.data:
+            entry = results.entry(data, system, variant)
+            judged = f"{BREAK}{verdict(entry, known)}" if data == "PPI" and known and entry.count else ""
+            row.append(percent(entry) + judged)
+        rows.append(row)
+    depths = [
+        [
+            title(*each),
+            str(paper.PPI_ITERATIONS),
+            *(depth_text(results.entry(data, *each)) for data in results.data),
+        ]
+        for each in results.systems
+        if each[0] == OURS
+    ]
+    return [
+        table(["system", "paper (PPI)", *results.data], rows),
+        failures(results),
+        "Hops of ours in testing, summed over the layers (each layer behind it); the paper counts message "
+        "passing iterations on PPI.",
+        table(["system", "paper (PPI)", *results.data], depths),
+    ]
+
+
+def heterophily(results: Results, _: Pictures) -> list[str]:
+    """All systems on all sets."""
+    columns = [_column(results, data) for data in results.data]
+    rows = [[row, *(column[row] for column in columns)] for row in _titles(results)]
+    return [BOLD, table(["system", *results.data], rows), failures(results)]
+
+
+# ----------------------------------------------------------------------------------------------------- ablations
+KINDS = {
+    "model.eps": "decay rate",
+    "model.learn_eps": "decay rate",
+    "model.grad_terms": "terms of the gradient",
+    "model.depth": "rule of depth",
+    "model.self_loops": "self-loops",
+}
+
+
+def ablations(results: Results, _: Pictures) -> list[str]:
+    """What each change does, by kind of change."""
+    rows, last = [], ""
+    for system, variant in results.systems:
+        kind = next((KINDS[key] for key in CHANGES.get(variant, {}) if key in KINDS), last)
+        if kind != last:
+            rows.append([f"**{kind}**", *[""] * len(results.data)])
+        last = kind
+        rows.append([variant, *(_ablated(results, data, system, variant) for data in results.data)])
+    return [
+        "Below each value: the difference to *as it is* in points, over the folds and seeds that both have; the "
+        "mean depth, summed over the layers; the mean time of a training.",
+        table(["change", *results.data], rows),
+        failures(results),
+    ]
+
+
+def _ablated(results: Results, data: str, system: str, variant: str) -> str:
+    entry, base = results.entry(data, system, variant), results.entry(data, system, next(iter(CHANGES)))
+    change, seconds = difference(entry, base), entry.average("seconds")
+    facts = [
+        *([points(change)] if change is not None and entry != base else []),
+        *([f"depth {sum(entry.depths):.0f}"] if entry.depths else []),
+        *([duration(seconds)] if seconds is not None else []),
+    ]
+    return percent(entry) + (BREAK + ", ".join(facts) if facts else "")
+
+
+# --------------------------------------------------------------------------------------------------------- parts
+def _titles(results: Results) -> list[str]:
+    return [title(system, variant) for system, variant in results.systems]
+
+
+def _column(results: Results, data: str) -> dict[str, str]:
+    return with_best_in_bold(
+        {title(system, variant): results.entry(data, system, variant) for system, variant in results.systems}
+    )

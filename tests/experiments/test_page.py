@@ -1,0 +1,423 @@
+"""The page is made of the lines that answer today's grid, and says what is missing, failed or better."""
+
+import math
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pprgnn.data.errors import DataError
+from pprgnn.experiments import EXPERIMENTS, figures, paper
+from pprgnn.experiments.cell import Cell, settings_of
+from pprgnn.experiments.experiment import IMPROVED, OURS, Experiment
+from pprgnn.experiments.page import SECTIONS, _commits, write_page
+from pprgnn.experiments.page_curves import _claim
+from pprgnn.experiments.page_timing import best_epoch, first_above, implementation_ratio, seconds_per_epoch
+from pprgnn.experiments.store import Line, Store
+from pprgnn.experiments.summary import Entry, Results
+from pprgnn.experiments.tables import (
+    difference,
+    duration,
+    failures,
+    percent,
+    points,
+    table,
+    title,
+    verdict,
+    with_best_in_bold,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def only_stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The same grid everywhere, whichever data sets are at hand."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PPRGNN_DATA", str(tmp_path_factory.mktemp("no data")))
+        yield
+
+
+def line_of(cell: Cell, test: float | None = 0.8, **more: Any) -> Line:
+    """As a worker writes it."""
+    metric = cell.config.training.metric
+    scores = {metric: test, metric.replace("micro", "macro"): None if test is None else test - 0.1}
+    facts = {"test": test, "scores": {"test": scores}, "seconds": 2.0, "total_seconds": 36.0, "depth": []}
+    facts |= {"commit": "0123456789" * 4, "cpu": "A CPU", "threads": 1, "date": "2026-01-02T03:04:05+0000"}
+    return {**cell.coordinates, "config": settings_of(cell.config), "warnings": [], **facts, **more}
+
+
+def broken(cell: Cell, reason: str = "The loss is not a number.") -> Line:
+    line = line_of(cell)
+    return {key: line[key] for key in line if key not in ("test", "scores", "depth", "seconds")} | {
+        "error": reason
+    }
+
+
+def entry(*values: float | None, cells: int = 0, usual: int = 0) -> Entry:
+    """An entry of these fractions; None: that cell failed."""
+    lines = [
+        {"fold": fold, "seed": 0} | ({"error": "No."} if value is None else {"test": value})
+        for fold, value in enumerate(values)
+    ]
+    return Entry(lines, cells or len(lines), usual or cells or len(lines))
+
+
+def read(name: str, lines: Sequence[Line], folder: Path) -> Results:
+    store = Store(folder)
+    for line in lines:
+        store.add(line)
+    return Results.read(EXPERIMENTS[name], Store(folder))
+
+
+def section(results: Results, folder: Path) -> str:
+    pictures = figures.Pictures(folder / "PAGE.md", folder)
+    return "\n\n".join(SECTIONS[results.experiment.name](results, pictures))
+
+
+def row(text: str, start: str) -> list[str]:
+    """The cells of the first row of a table that starts so."""
+    found = next(line for line in text.splitlines() if line.startswith(f"| {start} |"))
+    return [cell.strip() for cell in found.split(" | ")[1:]]
+
+
+# -------------------------------------------------------------------------------------------------------- values
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (entry(0.8, 0.9), "85.0 ± 5.0"),  # the population's: the sample's would be 7.1
+        (entry(0.8), "80.0"),
+        (entry(0.8, 0.9, cells=10), "85.0 ± 5.0 (2 of 10)"),
+        (entry(0.8, 0.9, None, cells=3), "85.0 ± 5.0 (2 of 3, 1 failed)"),
+        (entry(None, None, cells=10), "failed"),
+        (entry(cells=10), "not run"),
+        (Entry(), "–"),
+        (entry(0.8, 0.9, usual=1), "85.0 ± 5.0 (2 runs)"),
+        (Entry([{"fold": 0, "seed": 0, "test": None}], 1, 1), "failed"),  # a score that is not a number
+    ],
+)
+def test_a_value_says_how_many_cells_stand_behind_it(given: Entry, text: str) -> None:
+    assert percent(given) == text
+
+
+@pytest.mark.parametrize(
+    ("ours", "known", "word"),
+    [
+        (entry(0.8501), (85.0, 3.0), "within σ"),  # both are printed as 85.0
+        (entry(0.8506), (85.0, 3.0), "better"),
+        (entry(0.82), (85.0, 3.0), "within σ"),
+        (entry(0.8194), (85.0, 3.0), "worse"),
+        (entry(0.80, 0.84), (84.0, None), "within σ"),  # our own deviation is 2.0
+        (entry(0.80, 0.84), (84.1, None), "worse"),
+        (entry(0.80), (80.1, None), "worse"),  # nobody's deviation
+        (entry(0.80, 0.84), (84.0, 1.0), "worse"),  # the paper's deviation goes before ours
+        (entry(0.86, cells=10), (85.0, 3.0), "better so far"),
+        (entry(0.86), None, "–"),
+        (entry(cells=10), (85.0, 3.0), "not run"),
+        (entry(None), (85.0, 3.0), "failed"),
+    ],
+)
+def test_verdicts_at_their_borders(ours: Entry, known: paper.Value | None, word: str) -> None:
+    assert verdict(ours, known) == word
+
+
+def test_only_whole_entries_can_be_the_best_and_equal_ones_share_it() -> None:
+    column = {"a": entry(0.8), "b": entry(0.8004), "c": entry(0.7), "d": entry(0.9, cells=10), "e": entry(cells=3)}
+    texts = with_best_in_bold(column)
+    assert texts == {"a": "**80.0**", "b": "**80.0**", "c": "70.0", "d": "90.0 (1 of 10)", "e": "not run"}
+    assert with_best_in_bold({"e": entry(cells=3)}) == {"e": "not run"}
+
+
+def test_differences_are_of_the_splits_that_both_have() -> None:
+    assert difference(entry(0.8, 0.9, 0.1), entry(0.7, 0.7)) == pytest.approx(15.0)
+    assert difference(entry(0.8, None), entry(None, 0.9)) is None
+
+
+def test_words() -> None:
+    assert title("gpr-gnn") == "GPR-GNN"
+    assert title(OURS, IMPROVED) == "**PPRGNN (ours)**, improved recipe"
+    assert title("not-a-system", "x") == "not-a-system, x"
+    assert [points(each) for each in (1.26, -0.34, -0.04)] == ["+1.3", "−0.3", "0.0"]
+    assert [duration(each) for each in (2.04, 42, 300, 3000, 7200)] == [
+        "2.0 s",
+        "42 s",
+        "5.0 min",
+        "50 min",
+        "2.0 h",
+    ]
+    assert table(["a", "b"], [["x|y", "z\nz"]]).splitlines()[2] == r"| x\|y | z z |"
+
+
+# ----------------------------------------------------------------------------------------------- lines that count
+def test_lines_of_other_settings_are_counted_and_not_shown(tmp_path: Path) -> None:
+    first, second, third = EXPERIMENTS["chains"].cells()[:3]
+    old = line_of(first, 0.1)
+    old["config"]["training.lr"] = 123.0
+    unknown = line_of(second, 0.2, system="not-a-system")
+    results = read("chains", [old, unknown, line_of(third, 0.7), line_of(third, 0.9)], tmp_path)
+    assert [line["test"] for line in results.lines] == [0.9]  # the newest; the one before it is not stale
+    assert results.stale == 2
+    found = results.entry("chains", OURS, IMPROVED, at={"length": 100})
+    assert percent(found) == "90.0 (1 of 3)"
+
+
+def test_further_seeds_count_where_they_were_run_and_are_missing_nowhere(tmp_path: Path) -> None:
+    cells = EXPERIMENTS["ablations"].cells()
+    same = [cell for cell in cells if cell.variant == "as it is"]
+    mutag, cora = ([cell for cell in same if cell.coordinates["data"] == name] for name in ("MUTAG", "Cora"))
+    another = replace(cora[0], config=replace(cora[0].config, training=replace(cora[0].config.training, seed=9)))
+    lines = [line_of(cell, 0.5) for cell in (*mutag, *cora)] + [line_of(another, 0.9)]
+    results = read("ablations", lines, tmp_path)
+    assert (
+        percent(results.entry("MUTAG", OURS, "as it is")) == "50.0 ± 0.0"
+    )  # Cora's seeds 1 and 2 are not MUTAG's
+    assert percent(results.entry("Cora", OURS, "as it is")) == "60.0 ± 17.3 (4 runs)"
+    assert percent(results.entry("Cora", OURS, "eps = 1")) == "not run"
+    assert (len(results.cells), results.stale) == (len(cells) + 1, 0)
+
+
+def test_failures_have_their_reasons_below_the_table(tmp_path: Path) -> None:
+    cells = [cell for cell in EXPERIMENTS["graphs"].cells() if cell.config.model.system == "gk"]
+    protocol = {
+        name: [cell for cell in cells if cell.config.data.protocol == name] for name in ("paper", "honest")
+    }
+    lines = [broken(cell, "It takes\n30 h.") for cell in protocol["paper"][:2]]
+    lines += [line_of(protocol["honest"][0], None)]
+    results = read("graphs", lines, tmp_path)
+    assert failures(results, "paper") == "- failed: GK on MUTAG, folds 0, 1: It takes 30 h."
+    assert failures(results, "honest") == "- failed: GK on MUTAG, fold 0: the score is not a number."
+    assert results.failed == 3
+    assert "| GK | failed<br>paper: 81.4 ± 1.7 | not run<br>" in section(results, tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------------- sections
+def test_graphs_are_compared_with_the_paper_and_with_honest_figures(tmp_path: Path) -> None:
+    lines = []
+    for cell in EXPERIMENTS["graphs"].cells():
+        data, system, protocol = cell.config.data.name, cell.config.model.system, cell.config.data.protocol
+        if data == "NCI1" and system == OURS:
+            lines.append(
+                line_of(cell, 0.85 if protocol == "paper" else 0.79, depth=[20, 10 + cell.config.data.fold])
+            )
+        elif data in ("NCI1", "COX2") and system == "gin":
+            lines.append(line_of(cell, 0.8))
+    text = section(read("graphs", lines, tmp_path), tmp_path)
+    optimistic, honest, deep = re.split(r"### Honest|### Effective", text)
+    ours = title(OURS, IMPROVED)
+    assert "optimistic: the test part chose the epoch" in optimistic
+    assert row(optimistic, ours)[4] == "85.0 ± 0.0<br>paper: 83.5 ± 1.5, better |"
+    assert row(optimistic, ours)[0] == "not run<br>paper: 90.4 ± 7.2"
+    assert row(optimistic, "GIN")[2] == "80.0 ± 0.0<br>paper: –"
+    assert row(honest, ours)[4] == "79.0 ± 0.0<br>within σ |"  # of GIN's 80.0 ± 1.4
+    assert row(honest, "GIN")[4] == "**80.0 ± 0.0** |"
+    assert row(deep, f"{ours}, honest")[4] == "34.5 = 20.0 + 14.5 |"
+    assert "22 to 41" in deep
+
+
+def test_ppi_has_a_verdict_on_the_papers_own_labels_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_original(extent: Any) -> list[Cell]:
+        cells = list(grid(extent))
+        return [*(replace(cell, data="PPI") for cell in cells if cell.data.endswith("apart")), *cells]
+
+    grid = EXPERIMENTS["ppi"].grid
+    monkeypatch.setitem(EXPERIMENTS, "ppi", Experiment("ppi", "PPI", "About.", with_original))
+    results = read("ppi", [line_of(each, 0.99, depth=[50, 40]) for each in EXPERIMENTS["ppi"].cells()], tmp_path)
+    text = section(results, tmp_path)
+    ours = title(OURS, IMPROVED)
+    assert row(text, ours) == ["98.9", "99.0<br>better", "99.0", "99.0 |"]
+    assert row(text, "GCNII") == ["–", "99.0", "99.0", "99.0 |"]
+    assert row(text.split("Hops of ours")[1], ours) == ["82", *["90.0 = 50.0 + 40.0"] * 2, "90.0 = 50.0 + 40.0 |"]
+
+
+def test_amazon_shows_the_metric_of_the_protocol_and_who_is_ahead(tmp_path: Path) -> None:
+    level = {OURS: 0.70, "gcn": 0.69, "ignn": 0.695, "appnp": 0.71, "sse": 0.75}
+    cells = [cell for cell in EXPERIMENTS["amazon"].cells() if cell.config.model.system in level]
+    results = read("amazon", [line_of(cell, level[cell.config.model.system]) for cell in cells], tmp_path)
+    text = section(results, tmp_path)
+    first, honest = text.split("### Honest protocol")
+    micro, macro = first.split("**oracle macro-F1**")
+    assert row(micro, "GCN")[0] == "69.0"
+    assert row(macro, "GCN")[0] == "59.0"  # not the score that counts, but another of the same line
+    assert row(honest, "structure2vec")[0] == "not run"
+    ours = title(OURS, IMPROVED)
+    assert row(text, f"{ours} − GCN")[1] == "+1.0, as in the paper"
+    assert row(text, f"{ours} − structure2vec")[1] == "not run"
+    assert text.count("](amazon-") == 2
+
+
+@pytest.mark.parametrize(
+    ("rival", "ahead", "text"),
+    [
+        ("gcn", 0.96, "+1.0, as in the paper"),
+        ("gcn", 0.94, "+0.9, ahead by less"),
+        ("gcn", 0.04, "0.0, not ahead"),
+        ("gcn", -2.0, "−2.0, not ahead"),
+        ("appnp", -0.1, "−0.1, as in the paper"),
+        ("appnp", 0.0, "0.0, better"),
+        ("gcn", None, "not run"),
+    ],
+)
+def test_claims_about_amazon_at_their_borders(rival: str, ahead: float | None, text: str) -> None:
+    assert _claim(rival, ahead) == text
+
+
+def curve(scores: Sequence[float | None], seconds: Sequence[float]) -> list[dict[str, Any]]:
+    pairs = zip(scores, seconds, strict=True)
+    return [{"epoch": epoch, "seconds": took, "val": val} for epoch, (val, took) in enumerate(pairs, start=1)]
+
+
+def test_reading_curves() -> None:
+    given = curve([0.5, None, 0.7, 0.7, 0.6], [9.0, 2.0, 4.0, 3.0, 5.0])
+    assert best_epoch(given) == (3, 70.0)  # the first of two
+    assert best_epoch([]) is None
+    assert first_above(given, 50.0) == 3  # as good is not better
+    assert first_above(given, 70.0) is None
+    assert seconds_per_epoch(given) == 3.5  # without the first
+    assert seconds_per_epoch(given[:1]) == 9.0
+    deeper = curve([None] * 5, [30.0, 6.0, 1.0, 1.0, 1.0])
+    assert implementation_ratio(deeper[:2], given) == 3.0  # 6 s against 2 s, both in epoch 2
+    assert implementation_ratio([], given) is None
+
+
+def test_timing_compares_until_ours_is_better(tmp_path: Path) -> None:
+    def lines(own: Sequence[float]) -> list[Line]:
+        curves = {
+            ("pprgnn", "paper's recipe"): curve(own, [9.0, *[30.0] * 4]),
+            ("ignn", ""): curve([0.5, 0.6, 0.7, 0.8, 0.75], [9.0, *[60.0] * 4]),
+            ("ignn", "direct"): curve([0.5, 0.6], [500.0, 180.0]),
+        }
+        cells = [cell for cell in EXPERIMENTS["timing"].cells() if cell.at["case"] == "Amazon"]
+        return [line_of(cell, curve=curves[cell.config.model.system, cell.variant]) for cell in cells]
+
+    text = section(read("timing", lines([0.5, 0.81, 0.8, 0.8, 0.8]), tmp_path / "passes"), tmp_path)
+    assert row(text, title(OURS, "paper's recipe"))[:5] == ["2", "30.00", "1.0", "175", "11"]
+    assert row(text, "IGNN, on our core") == ["4", "60.00", "4.0", "872", "14", "201 |"]
+    assert row(text, "IGNN, direct (calculated)")[:3] == ["4", "180.00", "12.0"]
+    assert row(text, "method: IGNN on our core / ours") == ["4.0 ×", "6.3 × |"]
+    assert row(text, "implementation: IGNN direct / on our core")[0] == "3.0 ×"
+    assert row(text, "both: IGNN direct / ours")[0] == "12.0 ×"
+    assert "best validation score is 80.0, in epoch 4 of 5." in text
+    assert row(text.split("### PPI")[1], "IGNN, on our core")[0] == "not run"
+
+    text = section(read("timing", lines([0.5, 0.8, 0.8, 0.7, 0.7]), tmp_path / "never"), tmp_path)
+    assert row(text, title(OURS, "paper's recipe"))[:3] == ["never", "30.00", "–"]
+    assert row(text, "method: IGNN on our core / ours")[0] == "–"
+    assert "Ours never passes it in 5 epochs: its best is 80.0, in epoch 2." in text
+
+
+def test_timing_without_ignn_does_not_judge(tmp_path: Path) -> None:
+    cells = [cell for cell in EXPERIMENTS["timing"].cells() if cell.config.model.system == OURS]
+    text = section(
+        read("timing", [line_of(each, curve=curve([0.5], [7.0])) for each in cells], tmp_path), tmp_path
+    )
+    assert row(text, title(OURS, "paper's recipe"))[:3] == ["–", "7.00", "–"]
+    assert row(text, "IGNN, on our core")[0] == "not run"
+
+
+def test_the_exact_pagerank_is_appnp_of_infinite_depth(tmp_path: Path) -> None:
+    cells = [cell for cell in EXPERIMENTS["depth"].cells() if cell.config.model.system in ("appnp", "ppnp")]
+    level = {"appnp": 0.8, "ppnp": 0.82}
+    text = section(
+        read("depth", [line_of(each, level[each.config.model.system]) for each in cells], tmp_path), tmp_path
+    )
+    assert row(text, r"system \ depth") == ["2", "4", "8", "16", "32", "64", "∞ |"]
+    assert row(text, "APPNP") == [*["80.0 ± 0.0"] * 6, "82.0 ± 0.0 |"]
+    assert row(text, "GCN") == [*["not run"] * 6, "– |"]
+    assert "PPNP |" not in text.replace("APPNP |", "")
+
+
+def test_ablations_show_the_difference_to_the_recipe(tmp_path: Path) -> None:
+    level = {"as it is": 0.8, "eps = 1": 0.75}
+    cells = [cell for cell in EXPERIMENTS["ablations"].cells() if cell.variant in level]
+    lines = [line_of(cell, level[cell.variant], depth=[7, 5]) for cell in cells]
+    text = section(read("ablations", lines, tmp_path), tmp_path)
+    assert row(text, "as it is")[0] == "80.0 ± 0.0<br>depth 12, 2.0 s"
+    assert row(text, "eps = 1")[0] == "75.0 ± 0.0<br>−5.0, depth 12, 2.0 s"
+    assert row(text, "self-loops")[0] == "not run"
+    kinds = re.findall(r"^\| \*\*(.+?)\*\* \|", text, flags=re.MULTILINE)
+    assert kinds == ["decay rate", "terms of the gradient", "rule of depth", "self-loops"]
+
+
+# ------------------------------------------------------------------------------------------------------- the page
+@pytest.fixture(scope="module")
+def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of which a few cells of each experiment were run."""
+    store = Store(tmp_path_factory.mktemp("some") / "results")
+    for experiment in EXPERIMENTS.values():
+        for number, cell in enumerate(experiment.cells()[:40:2]):
+            more = {"curve": curve([0.5, 0.6], [1.0, 1.0])} if cell.keep_curve else {}
+            store.add(line_of(cell, 0.7 + 0.1 * math.sin(number), depth=[3], **more))
+    return store.folder
+
+
+def test_the_same_lines_give_the_same_bytes_in_another_process_and_without_torch(
+    some: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    one, other = tmp_path / "one", tmp_path / "other"
+    write_page(Store(some), one / "RESULTS.md", one / "figures")
+    code = (
+        "import sys; from pathlib import Path; from pprgnn.experiments.page import write_page\n"
+        "from pprgnn.experiments.store import Store\n"
+        f"store, folder = Store({str(some)!r}), Path({str(other)!r})\n"
+        "write_page(store, folder / 'RESULTS.md', folder / 'figures')\n"
+        "print(sorted({'torch', 'torch_geometric', 'matplotlib.pyplot'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    found = [
+        {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (one, other)
+    ]
+    assert found[0] == found[1]
+    links = set(re.findall(r"!\[.+?\]\((.+?)\)", found[0]["RESULTS.md"].decode()))
+    assert links == found[0].keys() - {"RESULTS.md"} != set()
+
+
+def test_the_page_says_what_is_done_and_how_to_do_it_again(
+    some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    store = Store(shutil.copytree(some, tmp_path / "results"))
+    stale = line_of(EXPERIMENTS["graphs"].cells()[0])
+    stale["config"]["model.hidden"] = 5
+    store.add(stale)
+    write_page(store, tmp_path / "RESULTS.md", tmp_path / "figures")
+    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    total = len(EXPERIMENTS["graphs"].cells())
+    assert row(text, "[graphs](#graph-classification)") == ["20", f"{total:,}", f"{total - 20:,}", "0", "0.2 |"]
+    assert "Machines: A CPU (1 thread). Commits (\\*: with changes): 0123456. Dates: 2026-01-02." in text
+    assert "1 line of earlier settings is not shown." in text
+    for name, experiment in EXPERIMENTS.items():
+        assert f"## {experiment.title}\n\n{experiment.about}\n\n`pprgnn reproduce {name}` · " in text
+    assert "`pprgnn reproduce report`" in text
+    assert "pip install 'pprgnn[report]'" in text
+    assert "![" not in text
+    assert not (tmp_path / "figures").exists()
+
+
+def test_commits_are_short_and_say_whether_files_were_changed() -> None:
+    lines = [{"commit": "b" * 40}, {"commit": "a" * 40 + "-dirty"}, {"commit": None, "version": "0.1.0"}]
+    assert _commits(lines) == r"aaaaaaa\*, bbbbbbb, version 0.1.0"
+
+
+def test_a_page_without_any_line_is_a_page(tmp_path: Path) -> None:
+    write_page(Store(tmp_path), tmp_path / "RESULTS.md", tmp_path / "figures")
+    text = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    assert "not run" in text
+    assert "![" not in text
+    assert [path.name for path in tmp_path.iterdir()] == ["RESULTS.md"]
+
+
+def test_a_page_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(DataError, match=r"The page .*file/RESULTS.md .* cannot be written"):
+        write_page(Store(tmp_path), tmp_path / "file" / "RESULTS.md", tmp_path / "figures")
+
+
+def test_every_experiment_has_a_section() -> None:
+    assert SECTIONS.keys() == EXPERIMENTS.keys()
