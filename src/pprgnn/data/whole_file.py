@@ -1,13 +1,14 @@
-"""Files that are written whole or not at all: text and tensors. Nothing in them can run code."""
+"""Files that are written whole or not at all: text, tensors, lines. Nothing in them can run code."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pprgnn.data.errors import DataError
 
@@ -34,6 +35,25 @@ def write_text(path: Path, text: str) -> None:
     """Write a text; an existing file is replaced, or kept when this fails."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def drop_torn_line(path: Path) -> None:
+    """Remove a last line that a crash cut short: what is appended after it could not be read."""
+    if not path.is_file():
+        return
+    with open(path, "r+b") as file:
+        whole = file.read()
+        if not whole.endswith(b"\n"):
+            file.truncate(whole.rfind(b"\n") + 1)
+
+
+def plain(value: Any) -> Any:
+    """The same without what JSON has no word for: a metric that is undefined becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from pprgnn.training.config import Config
@@ -16,6 +17,7 @@ from pprgnn.training.config import Config
 COORDINATES = ("experiment", "data", "system", "variant", "protocol", "at", "fold", "seed")
 # Where a run computes and how often it is saved does not change what comes out, but for the last bits.
 INCIDENTAL = ("device", "threads", "checkpoint_seconds", "memory")
+OWN = "model.own"  # a table of settings: those of one system only
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,7 @@ class Cell:
     @property
     def label(self) -> str:
         """For people: `graphs MUTAG pprgnn improved honest fold 3 seed 0`."""
-        where = self.coordinates
-        at = " ".join(f"{name} {value}" for name, value in self.at.items())
-        words = (*(where[name] for name in COORDINATES[:5]), at, f"fold {where['fold']} seed {where['seed']}")
-        return " ".join(word for word in words if word)
+        return label_of(self.coordinates)
 
     @property
     def folder_name(self) -> str:
@@ -81,8 +80,21 @@ class Cell:
         """
         if any(line.get(name) != value for name, value in self.coordinates.items()):
             return False
-        usual, known = settings_of(Config.for_system(self.config.model.system)), line.get("config", {})
-        return all(known.get(name, usual.get(name)) == value for name, value in settings_of(self.config).items())
+        usual, known = _usual_settings(self.config.model.system), line.get("config", {})
+        then = usual | known | {OWN: usual[OWN] | known.get(OWN, {})}
+        return all(then.get(name) == value for name, value in settings_of(self.config).items())
+
+
+def address_of(line: Mapping[str, Any]) -> str:
+    """All coordinates of a line, as one text."""
+    return json.dumps([line[name] for name in COORDINATES], sort_keys=True)
+
+
+def label_of(line: Mapping[str, Any]) -> str:
+    """What people call a cell, from its coordinates or its line."""
+    at = " ".join(f"{name} {value}" for name, value in line["at"].items())
+    words = (*(line[name] for name in COORDINATES[:5]), at, f"fold {line['fold']} seed {line['seed']}")
+    return " ".join(word for word in words if word)
 
 
 def group_of(line: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
@@ -99,3 +111,8 @@ def settings_of(config: Config) -> dict[str, Any]:
         for name, value in values.items()
         if name not in INCIDENTAL
     }
+
+
+@cache
+def _usual_settings(system: str) -> dict[str, Any]:
+    return settings_of(Config.for_system(system))

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import gc
+import os
 import resource
 import shutil
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pprgnn.data.errors import DataError
 from pprgnn.experiments.cell import Cell, settings_of
+from pprgnn.training.config import Config
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.run import Run
+from pprgnn.training.systems import find_system
 
 Line = dict[str, Any]
 CLEAR = Path("/proc/self/clear_refs")
@@ -23,7 +30,9 @@ STATUS = Path("/proc/self/status")
 def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
     """The line for the results file; ``None`` if it was stopped, and then the same call goes on with it.
 
-    A training that cannot go on (its loss overflows, its memory does not suffice) is a result, too: the line says so.
+    A training that cannot go on (its loss overflows, its memory does not suffice) is a result, too: its line has
+    an ``error``. A line with ``missing`` (data or a package are not there) or ``broken`` (a mistake in the code)
+    is none and not to be kept. What a training wrote stays until :func:`forget`: its line may get lost on its way.
 
     Args:
         cell: What to run.
@@ -31,45 +40,75 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
         threads: CPU threads; 0: as torch has it.
     """
     from pprgnn.core.solution import ConvergenceWarning
-    from pprgnn.data.errors import DataError
+    from pprgnn.training import train  # noqa: F401  (its import is not part of the time)
     from pprgnn.training.environment import environment
-    from pprgnn.training.errors import TrainingError
-    from pprgnn.training.run import CONFIG, Run
-    from pprgnn.training.train import resume, train
 
-    kept = folder / cell.folder_name
     config = cell.config.with_values({"training.threads": threads}) if threads else cell.config
     line: Line = {**cell.coordinates}
+    started = time.perf_counter()
     with peak_memory(line), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the summary has them
-        started = time.perf_counter()
         try:
-            if (kept / CONFIG).is_file():
-                trained = resume(kept) if not Run.open(kept).finished else None
-            else:
-                trained = train(config, folder=kept, command=f"pprgnn reproduce {cell.experiment}")
+            run = _trained(config, folder / cell.folder_name, f"pprgnn reproduce {cell.experiment}")
         except TrainingError as error:
+            if isinstance(error.__cause__, OSError):  # of the disk, not of the training
+                raise
             line |= {"error": str(error), "total_seconds": time.perf_counter() - started}
-        except DataError as error:  # a checkpoint that is damaged, a file that is missing: not a result
-            raise type(error)(f"{cell.label}: {error}") from error
+        except DataError as error:
+            return line | {"missing": str(error)}
+        except Exception as error:
+            if os.environ.get("PPRGNN_DEBUG"):
+                traceback.print_exc()
+            forget(cell, folder)  # it may be what breaks the training
+            return line | {"broken": f"{type(error).__name__}: {error}"}
         else:
-            summary = Run.open(kept).summary
-            assert summary is not None
-            if trained is not None and not summary["finished"]:
+            if not run.finished:
                 return None
-            line |= _results(cell, summary, Run.open(kept).records())
-            line["total_seconds"] = time.perf_counter() - started
+            line |= _results(cell, run.summary or {}, run.records())
+            threads = run.config.training.threads
+            # What went before a stop counts; loading the data does, too.
+            line["total_seconds"] = max(time.perf_counter() - started, line["seconds"])
     facts = environment()
-    line |= {
-        "threads": (facts["threads"] or {}).get("torch") if not threads else threads,
+    return line | {
+        "threads": threads or (facts["threads"] or {}).get("torch"),
         "cpu": facts["cpu"],
         "commit": facts["commit"],
         "version": facts["versions"]["pprgnn"],
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "config": settings_of(cell.config),
     }
-    shutil.rmtree(kept, ignore_errors=True)
-    return line
+
+
+def forget(cell: Cell, folder: Path) -> None:
+    """Remove what its training wrote."""
+    shutil.rmtree(folder / cell.folder_name, ignore_errors=True)
+
+
+def _trained(config: Config, folder: Path, command: str) -> Run:
+    """The run after training, from the start or from where it was stopped."""
+    from pprgnn.training.train import resume, train
+
+    try:
+        find_system(config.model.system).load()
+    except TrainingError as error:  # what it needs is not installed
+        raise DataError(str(error)) from error
+    run = _left_behind(folder)
+    if run is None:
+        train(config, folder=folder, command=command)
+    elif not run.finished:
+        resume(folder)
+    return Run.open(folder)
+
+
+def _left_behind(folder: Path) -> Run | None:
+    """A run that can go on, or only waits to be read; one that is damaged is removed."""
+    try:
+        run = Run.open(folder)
+        run.config, run.split, run.environment, run.finished, run.records(), run.load_checkpoint()
+    except (DataError, KeyError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    return run
 
 
 def _results(cell: Cell, summary: dict[str, Any], records: list[dict[str, Any]]) -> Line:

@@ -1,24 +1,31 @@
 """Run what is missing of a grid, some cells at once, and keep each result as it arrives.
 
-The workers are joblib's, so its backends for clusters (Dask, Ray) run the grid, too.
+On this machine the workers are joblib's processes; Dask and Ray have some on others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from itertools import chain
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
-from pprgnn.experiments.cell import Cell
-from pprgnn.experiments.run_cell import Line, run_cell
+from pprgnn.experiments.cell import Cell, address_of
+from pprgnn.experiments.run_cell import Line, forget, run_cell
 from pprgnn.experiments.store import Store
 from pprgnn.training.errors import TrainingError
 
-BACKENDS = ("loky", "multiprocessing", "threading", "dask", "ray")
+# Processes only: seeds of torch belong to a whole process, so cells in threads would disturb each other.
+BACKENDS = ("loky", "dask", "ray")
+Run = Callable[[Cell], Line | None]
 
 
 class Watcher(Protocol):
@@ -48,12 +55,23 @@ class Workers:
     Args:
         jobs: Cells at once; each has one CPU thread if there are several.
         backend: One of :data:`BACKENDS`.
-        address: Of the cluster's scheduler, for Dask and Ray; empty: the one on this machine.
+        address: Of the cluster's scheduler, for Dask and Ray; empty: one on this machine, for the while.
     """
 
     jobs: int = 1
     backend: str = "loky"
     address: str = ""
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise TrainingError(f"The backend must be one of {', '.join(BACKENDS)}, but is {self.backend!r}.")
+        if self.address and self.backend == "loky":
+            raise TrainingError("An address is that of a cluster; name its kind with --backend dask or ray.")
+
+    @property
+    def is_this_process(self) -> bool:
+        """Whether the cells run here, one after the other."""
+        return self.jobs == 1 and self.backend == "loky"
 
 
 def run_missing(
@@ -67,6 +85,8 @@ def run_missing(
 ) -> bool:
     """Run the cells that have no result yet, in their order; whether all have one in the end.
 
+    Ctrl-C and SIGTERM end it with :class:`KeyboardInterrupt`; the same call goes on.
+
     Args:
         cells: The grid, the most telling cells first.
         store: Where the results are kept.
@@ -75,71 +95,108 @@ def run_missing(
         retry: Whether cells whose training broke off are run again.
         watcher: Is told how it goes.
     """
-    workers, watcher = workers or Workers(), watcher or Unwatched()
+    workers, watcher, folder = workers or Workers(), watcher or Unwatched(), Path(folder).absolute()
     answers = store.answers(cells)
     done = {number for number, line in answers.items() if not (retry and "error" in line)}
     missing = [cell for number, cell in enumerate(cells) if number not in done]
+    by_address = {address_of(cell.coordinates): cell for cell in missing}
     watcher.started(missing, len(done))
-    together, alone = ([cell for cell in missing if cell.alone is kind] for kind in (False, True))
-    for line in chain(_several(together, Path(folder), workers), _one_by_one(alone, Path(folder))):
-        if line is None:
-            return False
-        store.add(line)
-        watcher.finished(line)
-    return True
+    complete = True
+    with _ended_by_sigterm(), closing(_lines(missing, folder, workers)) as lines:
+        for line in lines:
+            if line is None:
+                raise KeyboardInterrupt
+            if "missing" in line or "broken" in line:
+                complete = False
+            else:
+                store.add(line)
+                forget(by_address[address_of(line)], folder)
+            watcher.finished(line)
+    return complete
 
 
-def _one_by_one(cells: Sequence[Cell], folder: Path) -> Iterator[Line | None]:
-    for cell in cells:
-        yield run_cell(cell, folder)
+def _lines(cells: Sequence[Cell], folder: Path, workers: Workers) -> Generator[Line | None]:
+    """What comes out of the cells; in their order but for those at once."""
+    at_once = {"loky": _on_loky, "dask": _on_dask, "ray": _on_ray}[workers.backend]
+    for alone, group in groupby(cells, key=lambda cell: cell.alone):
+        if alone or workers.is_this_process:
+            yield from (run_cell(cell, folder) for cell in group)
+        else:  # one CPU thread each: threads of several processes would fight over the cores
+            yield from at_once(partial(run_cell, folder=folder, threads=1), list(group), workers)
 
 
-def _several(cells: Sequence[Cell], folder: Path, workers: Workers) -> Iterator[Line | None]:
-    here = workers.backend in ("loky", "multiprocessing", "threading")
-    if not cells or (here and workers.jobs == 1):
-        yield from _one_by_one(cells, folder)
-        return
-    joblib = _joblib()
-    with _backend(workers):
-        # One CPU thread each: threads of several processes would fight over the cores.
-        jobs = [joblib.delayed(run_cell)(cell, folder.absolute(), 1) for cell in cells]
-        backend = joblib.parallel.get_active_backend()[0]
-        if getattr(backend, "supports_return_generator", False):
-            yield from joblib.Parallel(workers.jobs, return_as="generator_unordered", batch_size=1)(jobs)
-            return
-        count = joblib.effective_n_jobs(workers.jobs)  # such a backend returns a list: small ones lose little
-        for first in range(0, len(jobs), count):
-            yield from joblib.Parallel(workers.jobs, batch_size=1)(jobs[first : first + count])
+def _on_loky(run: Run, cells: Sequence[Cell], workers: Workers) -> Iterator[Line | None]:
+    joblib = _import("joblib", "Running several cells at once")
+    parallel = joblib.Parallel(workers.jobs, "loky", return_as="generator_unordered", batch_size=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*tasks (which|have)", module="joblib")  # at a stop: some are given up
+        try:
+            yield from parallel(joblib.delayed(run)(cell) for cell in cells)
+        except BrokenExecutor as error:
+            raise _killed() from error
 
 
-@contextmanager
-def _backend(workers: Workers) -> Iterator[None]:
-    """Where joblib works, for a while."""
-    import joblib
+def _on_dask(run: Run, cells: Sequence[Cell], workers: Workers) -> Iterator[Line | None]:
+    distributed = _import("distributed", "Dask")
+    local = {"n_workers": workers.jobs, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.Client(workers.address) if workers.address else distributed.Client(**local) as client:
+        threads = max(client.nthreads().values(), default=1)
+        if threads > 1:
+            raise TrainingError(
+                f"A Dask worker must have one thread, since its seed belongs to the whole process, but one has "
+                f"{threads}; start them with `dask worker --nthreads 1`."
+            )
+        futures = client.map(run, cells, pure=False)
+        try:
+            for future in distributed.as_completed(futures):
+                yield future.result()
+        except distributed.KilledWorker as error:
+            raise _killed() from error
+        finally:
+            client.cancel(futures)
 
-    client: Any = None
-    if workers.backend == "dask":
-        distributed = _import("distributed", "Dask", "distributed")
-        client = distributed.Client(workers.address) if workers.address else distributed.Client(processes=True)
-    elif workers.backend == "ray":
-        _import("ray.util.joblib", "Ray", "ray").register_ray()
-        ray = import_module("ray")
-        if not ray.is_initialized():
-            ray.init(address=workers.address or None)
+
+def _on_ray(run: Run, cells: Sequence[Cell], workers: Workers) -> Iterator[Line | None]:
+    ray = _import("ray", "Ray")
+    pools = _import("ray.util.multiprocessing", "Ray")
+    where = {"address": workers.address} if workers.address else {"address": "local", "num_cpus": workers.jobs}
+    ray.init(**where, log_to_driver=False)
     try:
-        with joblib.parallel_config(workers.backend, n_jobs=workers.jobs):
-            yield
+        with pools.Pool(workers.jobs) as pool:
+            yield from pool.imap_unordered(run, cells)
+    except ray.exceptions.RayActorError as error:
+        raise _killed() from error
     finally:
-        if client is not None:
-            client.close()
+        ray.shutdown()
 
 
-def _joblib() -> Any:
-    return _import("joblib", "Running several cells at once", "joblib")
+def _killed() -> TrainingError:
+    return TrainingError(
+        "A worker was killed, most likely because memory ran out; try fewer --jobs. What is finished is kept, and "
+        "the same command goes on."
+    )
 
 
-def _import(module: str, what: str, package: str) -> Any:
+def _import(module: str, what: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
+        package = module.partition(".")[0]
         raise TrainingError(f"{what} needs {package}; install it with `pip install {package}`.") from error
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends this as Ctrl-C does, so that no worker stays behind."""
+
+    def stop(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # elsewhere Python allows no handlers
+        yield
+        return
+    old = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, old)

@@ -25,6 +25,7 @@ EXTRAS = {
     "pymetis": "partition",
     "networkx": "networkx",
     "optuna": "tune",
+    "joblib": "reproduce",
 }
 CPU_INFO = Path("/proc/cpuinfo")
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pprgnn.data.whole_file import drop_torn_line
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import parse, toml
 from pprgnn.training.search import Choice, Range
@@ -30,7 +31,7 @@ def load_optuna() -> Any:
 def open_study(path: Path, direction: str, warmup: int) -> Study:
     """The study in this file, new or old; what a killed process left running is given up."""
     optuna = load_optuna()
-    _drop_torn_line(path)
+    drop_torn_line(path)
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
     study: Study = optuna.create_study(
         storage=storage,
@@ -83,13 +84,3 @@ def undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, old)
     if asked:
         raise KeyboardInterrupt
-
-
-def _drop_torn_line(path: Path) -> None:
-    """A line that a crash cut short: what is appended after it could not be read."""
-    if not path.is_file():
-        return
-    with open(path, "r+b") as file:
-        whole = file.read()
-        if not whole.endswith(b"\n"):
-            file.truncate(whole.rfind(b"\n") + 1)

@@ -15,14 +15,13 @@ summary.json      the scores, the depth of each layer, and the command that repe
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pprgnn.data.errors import DataError
-from pprgnn.data.whole_file import read_tensors, write_tensors, write_text
+from pprgnn.data.whole_file import plain, read_tensors, write_tensors, write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 
@@ -130,7 +129,7 @@ class Run:
         """One line more."""
         try:
             with open(self.folder / METRICS, "a", encoding="utf-8") as file:
-                file.write(json.dumps(_plain(record)) + "\n")
+                file.write(json.dumps(plain(record)) + "\n")
         except OSError as error:
             raise self._unwritable(METRICS, error) from error
 
@@ -192,22 +191,13 @@ class Run:
         """Write what came out; a finished run needs no checkpoint any more."""
         facts = self.environment
         repeat = f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER"
-        text = json.dumps(_plain({**summary, "command": facts.get("command", ""), "repeat": repeat}), indent=1)
+        text = json.dumps(plain({**summary, "command": facts.get("command", ""), "repeat": repeat}), indent=1)
         try:
             write_text(self.folder / SUMMARY, text)
         except OSError as error:
             raise self._unwritable(SUMMARY, error) from error
         if summary["finished"]:
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
-
-
-def _plain(value: Any) -> Any:
-    """The same without what JSON has no word for: a metric that is undefined becomes null."""
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _read_json(path: Path) -> dict[str, Any]:

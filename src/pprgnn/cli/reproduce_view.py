@@ -1,0 +1,159 @@
+"""What one sees of a grid of trainings: a line that moves on a terminal, a line per cell elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pprgnn.cli.layout import is_terminal, paragraph, table, width
+from pprgnn.cli.training_view import clock
+from pprgnn.experiments.cell import Cell, address_of, label_of
+from pprgnn.experiments.plan import Estimates, Plan
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+
+def view(estimates: Estimates, jobs: int) -> CellLines:
+    """The view for where the output goes."""
+    return LiveLine(estimates, jobs) if is_terminal() else CellLines(estimates, jobs)
+
+
+class CellLines:
+    """A line per cell: for logs."""
+
+    def __init__(self, estimates: Estimates, jobs: int) -> None:
+        self.estimates, self.jobs = estimates, jobs
+        self.done = self.total = 0
+        self.last: dict[str, Any] = {}
+        self._left: dict[str, Cell] = {}
+        self._told: set[str] = set()
+        self._started = time.monotonic()
+
+    def started(self, missing: Sequence[Cell], done: int) -> None:
+        """Tell how much there is to do."""
+        self.done, self.total = done, done + len(missing)
+        self._left = {address_of(cell.coordinates): cell for cell in missing}
+        self._started = time.monotonic()
+        todo = f"{len(missing):,} to run{self._rest(', ')}" if missing else "nothing is left to run"
+        self._say(f"{counted(self.total, 'cell')}, {done:,} done; {todo}.")
+
+    def finished(self, line: dict[str, Any]) -> None:
+        """Tell how a cell went; what is missing for many of them only once."""
+        self.done += 1
+        self._left.pop(address_of(line), None)
+        self.estimates.add(line)
+        self.last = line
+        if "missing" in line:
+            if line["missing"] not in self._told:
+                self._told.add(line["missing"])
+                self._say(f"{line['data']} {line['system']} skipped: {line['missing']}")
+        elif "error" in line or "broken" in line:
+            CellLines._tell(self)
+        else:
+            self._tell()
+
+    def stop(self) -> None:
+        """Nothing moves here."""
+
+    def _tell(self) -> None:
+        self._say(f"{self.done}/{self.total} {label_of(self.last)}: {result_text(self.last)}")
+
+    def _say(self, text: str) -> None:
+        typer.echo(text)
+        sys.stdout.flush()
+
+    def _rest(self, before: str) -> str:
+        """What is left, by the times of results so far."""
+        seconds, unknown = self.estimates.total(self._left.values(), self.jobs)
+        if not seconds:
+            return ""
+        return f"{before}{'at least' if unknown else 'about'} {clock(seconds)} left"
+
+
+class LiveLine(CellLines):
+    """One line that moves: how many, since when, how long to go, and the last result; failures stay above it."""
+
+    _live: Live | None = None
+
+    def started(self, missing: Sequence[Cell], done: int) -> None:
+        """Tell how much there is to do, then start the line."""
+        super().started(missing, done)
+        from rich.live import Live
+
+        if missing:
+            self._live = Live(get_renderable=self._line, refresh_per_second=1, transient=True)
+            self._live.start()
+
+    def stop(self) -> None:
+        """End the line, whatever happened."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _line(self) -> Text:
+        from rich.text import Text
+
+        head = f"{self.done:,}/{self.total:,}  {clock(time.monotonic() - self._started)}{self._rest('  ')}"
+        last = f"  {result_text(self.last)}: {label_of(self.last)}" if self.last else ""
+        return Text(f"{head}{last}"[: (width() or 80) - 1])
+
+    def _tell(self) -> None:
+        """The line itself does."""
+
+    def _say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            super()._say(text)
+
+
+def result_text(line: dict[str, Any]) -> str:
+    """What came out of a cell, or why nothing did."""
+    for reason in ("error", "missing", "broken"):
+        if reason in line:
+            return f"failed: {line[reason]}"
+    score = "undefined" if line["test"] is None else f"{100 * line['test']:.1f} %"
+    return f"test {line['metric']} {score}, {duration(line['total_seconds'])}"
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What would run as a table, and in all."""
+    rows = [
+        {
+            "experiment": row.experiment,
+            "system": row.system,
+            "data": row.data,
+            "cells": row.cells,
+            "done": row.done,
+            "time": clock(row.seconds) if row.sources else "" if row.done == row.cells else "no estimate",
+            "as": ", ".join(row.sources)
+            + (f"; {row.without_estimate:,} without" if row.sources and row.without_estimate else ""),
+        }
+        for row in plan.rows
+    ]
+    left = plan.cells - plan.done
+    at_once = f" with {plan.jobs} at once" if plan.jobs > 1 else ""
+    text = f"{counted(plan.cells, 'cell')}, {plan.done:,} done, {left:,} to run"
+    if plan.without_estimate < left:
+        text += f": about {clock(plan.seconds)}{at_once}"
+    if plan.without_estimate:
+        text += f"; {counted(plan.without_estimate, 'cell')} without an estimate"
+    how = "Times are medians of results that are there: of the same system, data and variant, or of what is named."
+    lines = [*table(rows, ("as",), width()), "", f"{text}."]
+    return [*lines, paragraph("", how, width())] if plan.seconds else lines
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it, short ones in seconds."""
+    return f"{seconds:.0f} s" if seconds < 60 else clock(seconds)
+
+
+def counted(number: int, word: str) -> str:
+    """`1 cell`, `2 cells`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
