@@ -25,7 +25,15 @@ def test_everything_is_there_and_json():
     assert facts["cores"]["allowed"] >= 1
     assert facts["device"] in ("cpu", "cuda")
     assert facts["kernel"] == kernel.library_name()
-    assert set(facts["extras"]) == {"matplotlib", "grakel", "scikit-learn", "pymetis", "networkx", "optuna", "joblib"}
+    assert set(facts["extras"]) == {
+        "matplotlib",
+        "grakel",
+        "scikit-learn",
+        "pymetis",
+        "networkx",
+        "optuna",
+        "joblib",
+    }
     if sys.platform == "linux":
         assert 0 < facts["memory"]["available"] < facts["memory"]["total"]
         assert facts["cpu"]

@@ -13,14 +13,14 @@ from pprgnn.experiments.experiment import IMPROVED, OURS, PLAIN, Experiment, Ext
 FRACTIONS = (0.05, 0.06, 0.07, 0.08, 0.09)
 RIVALS = ("appnp", "ignn", "gcn", "sse", "structure2vec")
 SHARED: dict[str, Any] = {
-    "model.hidden": 128,
+    "model.hidden": 64,
     "model.dropout": 0.5,
     "training.epochs": 60,
-    "training.lr": 0.01,
+    "training.lr": 0.03,
     "training.weight_decay": 0.0,
     "training.patience": 0,
     "training.schedule": "cosine",
-    "training.eval_every": 2,
+    "training.eval_every": 5,
 }
 OWN: dict[str, dict[str, Any]] = {
     "ignn": {"model.architecture": "co-purchase", "model.self_loops": False},

@@ -30,7 +30,7 @@ SHARED: dict[str, Any] = {
 # steadier judge than its accuracy.
 MONITOR = {"honest": "loss", "paper": "metric"}
 
-# Of the best of many epochs, noise is a part: a constant rate and no averaging, as the paper has it, on small sets.
+# Of the best of many epochs, noise is a part: on small sets a constant rate and no averaging, as the paper has it.
 OPTIMISTIC = {
     "training.monitor": "metric",
     "training.average": 0.0,

@@ -19,7 +19,7 @@ SHARED: dict[str, Any] = {
     "training.schedule": "one-cycle",
     "training.batch_size": 1,
     "training.patience": 0,
-    "training.eval_every": 2,
+    "training.eval_every": 4,
 }
 OWN: dict[str, dict[str, Any]] = {
     "gat": {

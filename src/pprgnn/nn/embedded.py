@@ -11,6 +11,14 @@ from torch import Tensor
 
 from pprgnn.nn.network import Network, check_nodes
 
+SMALL = 1e-3  # beside the usual size of rows
+
+
+def start_small(rows: Tensor) -> None:
+    """Draw learned rows close to 0: until something is learned, what nodes tell their neighbours is noise."""
+    bound = SMALL / math.sqrt(rows.size(1))
+    torch.nn.init.uniform_(rows, -bound, bound)
+
 
 class EmbeddedNet(Network):
     """A network whose features are learned: one row for each node of one graph."""
@@ -28,8 +36,7 @@ class EmbeddedNet(Network):
         self._start()
 
     def _start(self) -> None:
-        bound = 1.0 / math.sqrt(self.embedding.embedding_dim)
-        torch.nn.init.uniform_(self.embedding.weight, -bound, bound)
+        start_small(self.embedding.weight)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """The message passing of the network within, over the learned rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from torch import Tensor
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule
 from pprgnn.data.errors import DataError
+from pprgnn.nn.embedded import start_small
 from pprgnn.nn.layers import ppr_layers
 from pprgnn.nn.network import GraphHead, Network, check_features, check_nodes
 from pprgnn.nn.ppr_conv import PPRConv
@@ -124,8 +124,7 @@ class StackedNet(Network):
             for _, conv in ppr_layers(self):
                 torch.nn.init.eye_(conv.weight)
         if self.embedding is not None:
-            bound = 1.0 / math.sqrt(self.hidden)
-            torch.nn.init.uniform_(self.embedding.weight, -bound, bound)
+            start_small(self.embedding.weight)
 
     @property
     def state_channels(self) -> int:
