@@ -31,6 +31,7 @@ from pprgnn.experiments.tables import (
     title,
     verdict,
     with_best_in_bold,
+    without_empty_rows,
 )
 
 
@@ -421,3 +422,12 @@ def test_a_page_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 def test_every_experiment_has_a_section() -> None:
     assert SECTIONS.keys() == EXPERIMENTS.keys()
+
+
+def test_rows_without_anything_are_named_in_a_sentence():
+    rows = [["**A**", "not run", "1.0"], ["B", "not run", "not run"], ["C", "not run<br>paper: –", "not run"]]
+    kept, sentence = without_empty_rows(rows)
+    assert kept == rows[:1]
+    assert sentence == "Not run at all: B, C."
+    assert without_empty_rows(rows[:1]) == (rows[:1], "")
+    assert without_empty_rows([["D", "not run<br>paper: 71.4 ± 0.3"]])[1] == ""  # the paper's value is something

@@ -21,6 +21,7 @@ from pprgnn.experiments.tables import (
     title,
     verdict,
     with_best_in_bold,
+    without_empty_rows,
 )
 
 BOLD = "Bold: the best of a column among those of which every cell was run."
@@ -32,11 +33,11 @@ def graphs(results: Results, _: Pictures) -> list[str]:
         "### Paper's protocol (optimistic: the test part chose the epoch)",
         "Below each value the paper's. *better*: above its mean; *within σ*: below it by no more than its "
         "standard deviation (ours, where it prints none); *worse*: by more.",
-        _paper_graphs(results),
+        *_paper_graphs(results),
         failures(results, "paper"),
         "### Honest protocol",
         f"{BOLD} Known figures for the same splits: Errica et al. 2020; the verdict on ours is against them.",
-        _honest_graphs(results),
+        *_honest_graphs(results),
         failures(results, "honest"),
         "### Effective depth of ours",
         f"Hops of the deepest solve of a fold, summed over the layers (each layer behind it), mean over folds. "
@@ -45,7 +46,7 @@ def graphs(results: Results, _: Pictures) -> list[str]:
     ]
 
 
-def _paper_graphs(results: Results) -> str:
+def _paper_graphs(results: Results) -> tuple[str, str]:
     rows = []
     for system, variant in results.systems:
         row = [title(system, variant)]
@@ -54,10 +55,11 @@ def _paper_graphs(results: Results) -> str:
             judged = f", {verdict(entry, known)}" if known and entry.count else ""
             row.append(f"{percent(entry)}{BREAK}paper: {published(known)}{judged}")
         rows.append(row)
-    return table(["system", *results.data], rows)
+    rows, absent = without_empty_rows(rows)
+    return table(["system", *results.data], rows), absent
 
 
-def _honest_graphs(results: Results) -> str:
+def _honest_graphs(results: Results) -> tuple[str, str]:
     columns, known_row = [], ["*known*"]
     for data in results.data:
         column, (whose, known) = _column(results, data), paper.HONEST_GRAPHS.get(data, ("", None))
@@ -67,8 +69,8 @@ def _honest_graphs(results: Results) -> str:
                 column[title(system, variant)] += f"{BREAK}{verdict(entry, known)}"
         columns.append(column)
         known_row.append(f"{published(known)}{BREAK}{whose}" if known else NOTHING)
-    rows = [[row, *(column[row] for column in columns)] for row in _titles(results)]
-    return table(["system", *results.data], [*rows, known_row])
+    rows, absent = without_empty_rows([[row, *(column[row] for column in columns)] for row in _titles(results)])
+    return table(["system", *results.data], [*rows, known_row]), absent
 
 
 def _graphs_depth(results: Results) -> str:

@@ -14,6 +14,7 @@ from pprgnn.training.systems import find_system
 NOTHING = "–"
 NOT_RUN, FAILED = "not run", "failed"
 BREAK = "<br>"
+NOT_RUN_NOR_KNOWN = f"{NOT_RUN}{BREAK}paper: {NOTHING}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -24,6 +25,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def without_empty_rows(rows: Sequence[Sequence[str]]) -> tuple[list[Sequence[str]], str]:
+    """The rows with something in them, and a sentence that names the others."""
+    empty = [row for row in rows if all(cell in (NOT_RUN, NOT_RUN_NOR_KNOWN) for cell in row[1:])]
+    names = ", ".join(row[0].replace("**", "") for row in empty)
+    return [row for row in rows if row not in empty], f"Not run at all: {names}." if names else ""
 
 
 # --------------------------------------------------------------------------------------------------------- words
