@@ -6,6 +6,7 @@ import torch
 from pprgnn import Adjacency
 from pprgnn.baselines.appnp import APPNPNet, PPNPNet
 from pprgnn.baselines.exact_pagerank import exact_pagerank
+from pprgnn.baselines.exact_pagerank import power_iteration as steps
 from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.training.config import Config
 from pprgnn.training.optimization import make_optimizer
@@ -199,3 +200,22 @@ def test_graphs_are_pooled_one_by_one():
     torch.testing.assert_close(network(x, edge_index, None, batch, 2), expected)
     assert expected.shape == (2, CLASSES)
     assert network.in_channels == FEATURES
+
+
+@pytest.mark.parametrize("reorder", [False, True])
+@pytest.mark.parametrize("directed", [False, True])
+def test_the_steps_in_two_buffers_have_the_gradient_of_the_dense_formula(directed, reorder):
+    edge_index, weight, _ = graph(directed=directed)
+    options = {"dtype": torch.float64, "add_self_loops": True, "reorder": reorder}
+    adj = Adjacency.from_edge_index(edge_index, weight, N, **options)
+    h = torch.randn(N, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    torch.testing.assert_close(steps(adj, h, alpha=0.2, hops=4), power_iteration(adj.to_dense(), h, 0.2, 4))
+    assert torch.autograd.gradcheck(lambda each: steps(adj, each, alpha=0.2, hops=4), h)
+
+
+def test_edge_weights_get_a_gradient_where_they_want_one():
+    edge_index, weight, x = graph()
+    weight = weight.clone().requires_grad_()
+    build(APPNPNet, hops=3)(x, edge_index, weight).square().sum().backward()
+    assert weight.grad is not None
+    assert float(weight.grad.abs().sum()) > 0

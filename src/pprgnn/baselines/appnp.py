@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import APPNP, MLP
 
-from pprgnn.baselines.exact_pagerank import exact_pagerank
+from pprgnn.baselines.exact_pagerank import exact_pagerank, power_iteration
 from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.nn.network import check_features
@@ -96,9 +96,11 @@ class APPNPNet(PredictThenPropagate):
         self.steps = through_adjacency(APPNP(hops, alpha, normalize=False))
 
     def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
-        """The steps."""
-        z: Tensor = self.steps(h, adj)
-        return z
+        """The steps; PyG's where edge weights want a gradient, too."""
+        if adj.value.requires_grad:
+            z: Tensor = self.steps(h, adj)
+            return z
+        return power_iteration(adj, h, alpha=self.steps.alpha, hops=self.steps.K)
 
 
 class PPNPNet(PredictThenPropagate):

@@ -27,7 +27,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def without_empty_rows(rows: Sequence[Sequence[str]]) -> tuple[list[Sequence[str]], str]:
+def without_empty_rows(rows: list[list[str]]) -> tuple[list[list[str]], str]:
     """The rows with something in them, and a sentence that names the others."""
     empty = [row for row in rows if all(cell in (NOT_RUN, NOT_RUN_NOR_KNOWN) for cell in row[1:])]
     names = ", ".join(row[0].replace("**", "") for row in empty)
