@@ -38,7 +38,7 @@ OPTIMISTIC = {
     "training.eval_every": 1,
     "training.epochs": 200,
 }
-SMALL = ("MUTAG", "PTC", "COX2")
+SMALL = ("MUTAG", "PTC", "COX2", "PROTEINS")
 
 
 def grid(extent: Extent) -> Iterator[Cell]:
