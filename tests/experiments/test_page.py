@@ -287,7 +287,7 @@ def test_reading_curves() -> None:
 def test_timing_compares_until_ours_is_better(tmp_path: Path) -> None:
     def lines(own: Sequence[float]) -> list[Line]:
         curves = {
-            ("pprgnn", "paper's recipe"): curve(own, [9.0, *[30.0] * 4]),
+            ("pprgnn", ""): curve(own, [9.0, *[30.0] * 4]),
             ("ignn", ""): curve([0.5, 0.6, 0.7, 0.8, 0.75], [9.0, *[60.0] * 4]),
             ("ignn", "direct"): curve([0.5, 0.6], [500.0, 180.0]),
         }
@@ -295,7 +295,7 @@ def test_timing_compares_until_ours_is_better(tmp_path: Path) -> None:
         return [line_of(cell, curve=curves[cell.config.model.system, cell.variant]) for cell in cells]
 
     text = section(read("timing", lines([0.5, 0.81, 0.8, 0.8, 0.8]), tmp_path / "passes"), tmp_path)
-    assert row(text, title(OURS, "paper's recipe"))[:5] == ["2", "30.00", "1.0", "175", "11"]
+    assert row(text, title(OURS))[:5] == ["2", "30.00", "1.0", "175", "11"]
     assert row(text, "IGNN, on our core") == ["4", "60.00", "4.0", "872", "14", "201 |"]
     assert row(text, "IGNN, direct (calculated)")[:3] == ["4", "180.00", "12.0"]
     assert row(text, "method: IGNN on our core / ours") == ["4.0 ×", "6.3 × |"]
@@ -305,7 +305,7 @@ def test_timing_compares_until_ours_is_better(tmp_path: Path) -> None:
     assert row(text.split("### PPI")[1], "IGNN, on our core")[0] == "not run"
 
     text = section(read("timing", lines([0.5, 0.8, 0.8, 0.7, 0.7]), tmp_path / "never"), tmp_path)
-    assert row(text, title(OURS, "paper's recipe"))[:3] == ["never", "30.00", "–"]
+    assert row(text, title(OURS))[:3] == ["never", "30.00", "–"]
     assert row(text, "method: IGNN on our core / ours")[0] == "–"
     assert "Ours never passes it in 5 epochs: its best is 80.0, in epoch 2." in text
 
@@ -315,7 +315,7 @@ def test_timing_without_ignn_does_not_judge(tmp_path: Path) -> None:
     text = section(
         read("timing", [line_of(each, curve=curve([0.5], [7.0])) for each in cells], tmp_path), tmp_path
     )
-    assert row(text, title(OURS, "paper's recipe"))[:3] == ["–", "7.00", "–"]
+    assert row(text, title(OURS))[:3] == ["–", "7.00", "–"]
     assert row(text, "IGNN, on our core")[0] == "not run"
 
 

@@ -28,6 +28,8 @@ OWN: dict[str, dict[str, Any]] = {
     "jknet": {"model.layers": 8},
 }
 
+LONG = {"training.epochs": 200, "model.max_depth": 2000}  # far nodes are learned later, and need a deeper solve
+
 
 def grid(extent: Extent) -> Iterator[Cell]:
     """Length 100 first, since that is where finite depth has failed."""
@@ -41,7 +43,7 @@ def grid(extent: Extent) -> Iterator[Cell]:
 def _settings(system: str, length: int) -> Iterator[tuple[str, Any]]:
     data = {"name": "chains", "options": {"length": length}, "protocol": "honest"}
     if system == OURS:
-        yield IMPROVED, recipe("chains", data)
+        yield IMPROVED, recipe("chains", data, LONG if length > 100 else {})
         return
     yield "", rival(system, data, SHARED).with_values(OWN.get(system, {}))
 

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from pprgnn.experiments import paper
-from pprgnn.experiments.experiment import OURS, PLAIN
+from pprgnn.experiments.experiment import OURS
 from pprgnn.experiments.figures import Pictures
 from pprgnn.experiments.store import Line
 from pprgnn.experiments.summary import Entry, Results
@@ -68,7 +68,7 @@ def timing(results: Results, _: Pictures) -> list[str]:
         data = next(group[0] for group in results.groups if f'"{case}"' in group[4])
         trio = [
             results.entry(data, system, variant, at=at)
-            for system, variant in ((OURS, PLAIN), ("ignn", ""), ("ignn", REFERENCE))
+            for system, variant in ((OURS, ""), ("ignn", ""), ("ignn", REFERENCE))
         ]
         seeds = sorted({line["seed"] for entry in trio for line in entry.lines}) or [0]
         for seed in seeds:
@@ -89,7 +89,7 @@ def _case(case: str, ours: Line | None, ignn: Line | None, direct: Line | None) 
     reference = Pace(theirs.epochs, theirs.per_epoch * slower) if theirs and slower else None
     known = paper.TIMING[case]
     rows = [
-        [title(OURS, PLAIN), *_measured(ours, mine, "never" if best else NOTHING), *_known(known[OURS])],
+        [title(OURS), *_measured(ours, mine, "never" if best else NOTHING), *_known(known[OURS])],
         ["IGNN, on our core", *_measured(ignn, theirs), *_known(known["ignn"])],
         ["IGNN, direct (calculated)", *_measured(direct, reference), *[NOTHING] * 3],
     ]
