@@ -23,7 +23,12 @@ SHARED: dict[str, Any] = {
     "training.eval_every": 5,
 }
 OWN: dict[str, dict[str, Any]] = {
-    "ignn": {"model.architecture": "co-purchase", "model.self_loops": False},
+    "ignn": {  # as our improved recipe has it, so that only the layer differs
+        "model.architecture": "node",
+        "model.activation": "identity",
+        "model.weight_init": "identity",
+        "training.recursion_lr": 0.01,
+    },
     "appnp": {"training.recursion_weight_decay": "same"},
 }
 # PAPER: the number of labels of each node is known when it is scored.
