@@ -125,7 +125,7 @@ def _looks(names: Mapping[str, bool]) -> dict[str, dict[str, Any]]:
         number = sum(names[other] is ours for other in looks)
         if ours:
             colour, dash = OUR_LOOKS[min(number, 1)]
-            look = {"linestyle": dash, "linewidth": 6.5, "marker": "o", "markersize": 11, "zorder": 2}
+            look = {"linestyle": dash, "linewidth": 4.5, "marker": "o", "markersize": 9, "zorder": 2}
         else:
             rounds, place = divmod(number, len(RIVAL_COLOURS))
             colour, fill = RIVAL_COLOURS[place], "white" if rounds else RIVAL_COLOURS[place]
