@@ -9,6 +9,7 @@ from pprgnn.experiments import EXPERIMENTS, Extent
 from pprgnn.experiments.cell import address_of
 from pprgnn.experiments.graphs import PAPER_ROWS
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.systems import find_system
 
 
 @cache
@@ -43,7 +44,12 @@ def test_the_order_is_always_the_same(experiment):
 def test_settings_hold_and_smoke_cells_are_small(experiment):
     usual = experiment.cells(Extent(1, 1))
     small = experiment.cells(Extent(1, 1), smoke=True)
-    assert [cell.coordinates for cell in small] == [cell.coordinates for cell in usual]
+    quick = [
+        cell
+        for cell in usual
+        if find_system(cell.config.model.system).kind != "kernel" or cell.config.data.name in ("MUTAG", "PTC")
+    ]
+    assert [cell.coordinates for cell in small] == [cell.coordinates for cell in quick]
     for cell in small:
         assert cell.config.with_values({}) == cell.config  # every setting is checked again
         assert cell.config.training.epochs <= 2
