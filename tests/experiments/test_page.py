@@ -15,7 +15,7 @@ import pytest
 from pprgnn.data.errors import DataError
 from pprgnn.experiments import EXPERIMENTS, figures, paper
 from pprgnn.experiments.cell import Cell, settings_of
-from pprgnn.experiments.experiment import IMPROVED, OURS, Experiment
+from pprgnn.experiments.experiment import IMPROVED, OURS, Experiment, Extent
 from pprgnn.experiments.page import SECTIONS, _commits, write_page
 from pprgnn.experiments.page_curves import _claim
 from pprgnn.experiments.page_timing import best_epoch, first_above, implementation_ratio, seconds_per_epoch
@@ -239,15 +239,24 @@ def test_amazon_shows_the_metric_of_the_protocol_and_who_is_ahead(tmp_path: Path
     cells = [cell for cell in EXPERIMENTS["amazon"].cells() if cell.config.model.system in level]
     results = read("amazon", [line_of(cell, level[cell.config.model.system]) for cell in cells], tmp_path)
     text = section(results, tmp_path)
-    first, honest = text.split("### Honest protocol")
+    first, honest = text.split("### com-DBLP. Honest protocol")
     micro, macro = first.split("**oracle macro-F1**")
     assert row(micro, "GCN")[0] == "69.0"
     assert row(macro, "GCN")[0] == "59.0"  # not the score that counts, but another of the same line
     assert row(honest, "structure2vec")[0] == "not run"
     ours = title(OURS, IMPROVED)
     assert row(text, f"{ours} − GCN")[1] == "+1.0, as in the paper"
-    assert row(text, f"{ours} − structure2vec")[1] == "not run"
-    assert text.count("](amazon-") == 2
+    assert f"{ours} − structure2vec" not in text  # nothing was run of it
+    assert text.count("](com-dblp-") == 2
+
+
+def test_amazon_shows_the_set_and_its_stand_in_where_both_have_results(tmp_path: Path) -> None:
+    cells = EXPERIMENTS["amazon"].cells(Extent(known=("com-Amazon", "com-DBLP")))
+    level = {"com-Amazon": 0.8, "com-DBLP": 0.3}
+    lines = [line_of(cell, level[cell.config.data.name]) for cell in cells if cell.config.model.system == "gcn"]
+    text = section(read("amazon", lines, tmp_path), tmp_path)
+    assert row(text.split("### com-Amazon. Honest")[1], "GCN")[0] == "80.0"
+    assert row(text.split("### com-DBLP. Honest")[1], "GCN")[0] == "30.0"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from pprgnn.experiments.depth import INFINITE
 from pprgnn.experiments.experiment import OURS
 from pprgnn.experiments.figures import Panel, Pictures, Series
 from pprgnn.experiments.summary import Entry, Results
-from pprgnn.experiments.tables import difference, failures, percent, points, table, title
+from pprgnn.experiments.tables import NOT_RUN, difference, failures, percent, points, table, title
 
 Rows = Mapping[str, Mapping[float, Entry]]  # by name, then by place on the axis
 PROTOCOLS = {
@@ -28,25 +29,24 @@ def amazon(results: Results, pictures: Pictures) -> list[str]:
     fractions = sorted(places(results, "fraction"))
     ticks = {fraction: f"{100 * fraction:.0f} %" for fraction in fractions}
     blocks = []
-    for protocol, heading in PROTOCOLS.items():
+    for data, (protocol, heading) in itertools.product(results.data, PROTOCOLS.items()):
         metrics = (METRIC[protocol], METRIC[protocol].replace("micro", "macro"))
-        tables = {metric: _at_fractions(results, protocol, metric, fractions) for metric in metrics}
+        tables = {metric: _at_fractions(results, data, protocol, metric, fractions) for metric in metrics}
         panels = [
             Panel(f"{metric} in percent", "labels that train", ticks, series(rows))
             for metric, rows in tables.items()
         ]
-        blocks += [f"### {heading}"]
+        blocks += [f"### {data}. {heading}"]
         blocks += pictures.add(
-            f"amazon-{protocol}", panels, f"F1 against the share of labels, {protocol} protocol"
+            f"{data.lower()}-{protocol}", panels, f"{data}: F1 against the share of labels, {protocol} protocol"
         )
         for metric, rows in tables.items():
             blocks += [f"**{metric}**", value_table("system", rows, ticks)]
-        blocks += [failures(results, protocol), *_claims(results, protocol, metrics, ticks)]
+        blocks += [failures(results, protocol), *_claims(results, data, protocol, metrics, ticks)]
     return blocks
 
 
-def _at_fractions(results: Results, protocol: str, metric: str, fractions: Sequence[float]) -> Rows:
-    (data,) = results.data
+def _at_fractions(results: Results, data: str, protocol: str, metric: str, fractions: Sequence[float]) -> Rows:
     return {
         title(system, variant): {
             at: results.entry(data, system, variant, protocol, {"fraction": at}, metric) for at in fractions
@@ -55,13 +55,14 @@ def _at_fractions(results: Results, protocol: str, metric: str, fractions: Seque
     }
 
 
-def _claims(results: Results, protocol: str, metrics: Sequence[str], ticks: Mapping[float, str]) -> list[str]:
+def _claims(
+    results: Results, data: str, protocol: str, metrics: Sequence[str], ticks: Mapping[float, str]
+) -> list[str]:
     """Ours minus each rival."""
-    (data,) = results.data
     ours = [each for each in results.systems if each[0] == OURS]
     rows = []
     for metric in metrics:
-        values = _at_fractions(results, protocol, metric, list(ticks))
+        values = _at_fractions(results, data, protocol, metric, list(ticks))
         for own in ours:
             for rival in (each for each in results.systems if each not in ours):
                 pairs = [(values[title(*own)][at], values[title(*rival)][at]) for at in ticks]
@@ -71,7 +72,8 @@ def _claims(results: Results, protocol: str, metrics: Sequence[str], ticks: Mapp
         f"Ours minus each rival, in points. In the paper, on com-Amazon, ours is ahead of all but APPNP by "
         f"{paper.AMAZON_MARGIN:.0f} point or more at every fraction, and APPNP is ahead of ours. Here: {data}."
     )
-    return [about, table(["difference", "metric", *ticks.values()], rows)]
+    shown = [row for row in rows if any(cell != NOT_RUN for cell in row[2:])]
+    return [about, table(["difference", "metric", *ticks.values()], shown)] if shown else []
 
 
 def _claim(rival: str, ahead: float | None) -> str:

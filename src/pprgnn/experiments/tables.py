@@ -106,7 +106,7 @@ def verdict(entry: Entry, known: Value | None) -> str:
 def with_best_in_bold(entries: Mapping[str, Entry]) -> dict[str, str]:
     """The values of a column by row; the best in bold among those of which every cell was run."""
     means = {row: round(entry.mean or 0.0, 1) for row, entry in entries.items() if entry.is_complete}
-    best = max(means.values(), default=None)
+    best = max(means.values()) if len(means) > 1 else None  # one alone is best of nothing
     texts = {row: percent(entry) for row, entry in entries.items()}
     return {row: f"**{text}**" if row in means and means[row] == best else text for row, text in texts.items()}
 
