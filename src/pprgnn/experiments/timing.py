@@ -18,7 +18,7 @@ CASES: dict[str, tuple[tuple[str, str], str, dict[str, Any]]] = {
     "Amazon": (
         ("com-Amazon", "com-DBLP"),
         "dblp",
-        {"training.metric": "oracle micro-F1", "training.eval_every": 2},
+        {"training.epochs": 20, "training.metric": "oracle micro-F1", "training.eval_every": 2},
     ),
     "PPI": (("PPI", "PPI-GO"), "paper-ppi-go", {"training.epochs": 12, "model.hidden": 64}),
 }
