@@ -18,10 +18,11 @@ CASES: dict[str, tuple[tuple[str, str], str, dict[str, Any]]] = {
     "Amazon": (
         ("com-Amazon", "com-DBLP"),
         "dblp",
-        {"training.epochs": 20, "training.metric": "oracle micro-F1", "training.eval_every": 2},
+        {"training.metric": "oracle micro-F1", "training.eval_every": 2},
     ),
     "PPI": (("PPI", "PPI-GO"), "paper-ppi-go", {"training.epochs": 12, "model.hidden": 64}),
 }
+IGNN_EPOCHS = {"Amazon": 20}  # on com-DBLP they take four times as long as the 60 of ours
 SAME = ("architecture", "hidden", "self_loops", "dropout", "activation", "weight_init")
 
 
@@ -30,7 +31,8 @@ def grid(extent: Extent) -> Iterator[Cell]:
     for case, (names, base, changes) in CASES.items():
         for name in available(*names, known=extent.known):
             ours = recipe(base, {"name": name, "protocol": "honest"}, changes)
-            ignn = ours.with_values({"model.system": "ignn"}).with_values(_shared(ours))
+            fewer = {"training.epochs": IGNN_EPOCHS[case]} if case in IGNN_EPOCHS else {}
+            ignn = ours.with_values({"model.system": "ignn"}).with_values(_shared(ours) | fewer)
             direct = ignn.with_values({"own.solver": "direct", "training.epochs": REFERENCE_EPOCHS})
             for variant, config in (("", ours), ("", ignn), (REFERENCE, direct)):
                 for seed in extent.seed_range(1):
@@ -52,6 +54,7 @@ TIMING = Experiment(
     "sparse matrix in coordinate form, until nothing changes). The direct one was run for two epochs to know its "
     "time per epoch; its scores would be about IGNN's, so the rest of its row is calculated. The share of the "
     "method is the ratio of the times of IGNN and ours on the same core, the share of the implementation that of "
-    "the two IGNNs.",
+    "the two IGNNs. On com-DBLP, IGNN has 20 epochs, which take four times as long as the 60 of ours, and more "
+    "epochs would give it a better score.",
     grid,
 )
