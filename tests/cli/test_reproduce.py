@@ -19,7 +19,7 @@ from pprgnn.training import loop
 
 from ..experiments.tiny import hurry, tiny_cell, tiny_line
 
-SMOKE = ["chains", "--smoke", "--models", "gcn"]
+SMOKE = ["chains", "--smoke", "--models", "gcn", "--seeds", 2]
 LINE = re.compile(
     r"(\d+)/(\d+) chains chains gcn honest length \d+ fold 0 seed \d: test accuracy \d+\.\d %, \d+ s"
 )
@@ -171,7 +171,7 @@ def test_data_that_are_not_there_are_told_once_and_the_others_run(empty_page):
     assert done.exit_code == 1
     skipped = [line for line in done.output.splitlines() if " skipped: " in line]
     assert [line.split()[0] for line in skipped] == ["texas", "cornell"]
-    assert done.output.count("test accuracy") == 2  # chains
+    assert done.output.count("test accuracy") == 1  # chains
     assert "6 cells without a result" in done.output
 
 

@@ -74,10 +74,16 @@ class Experiment:
     grid: Callable[[Extent], Iterable[Cell]]
 
     def cells(self, extent: Extent | None = None, *, smoke: bool = False) -> list[Cell]:
-        """What is to run; with ``smoke``, the same with small networks and trainings of two epochs."""
+        """What is to run; with ``smoke``, one place of each axis, small networks and trainings of two epochs."""
         extent = extent or Extent()
         cells = extent.narrowed(self.grid(extent))
-        return [_small(cell) for cell in cells if not _is_slow_kernel(cell)] if smoke else cells
+        if not smoke:
+            return cells
+        first = {
+            (*cell.group[:-1], cell.config.data.fold, cell.config.training.seed): cell for cell in cells[::-1]
+        }
+        chosen = {id(cell) for cell in first.values() if not _is_slow_kernel(cell)}
+        return [_small(cell) for cell in cells if id(cell) in chosen]
 
 
 def _is_slow_kernel(cell: Cell) -> bool:
@@ -92,6 +98,8 @@ def _small(cell: Cell) -> Cell:
     changes: dict[str, Any] = {"training.epochs": 2, "training.patience": 0}
     if "hidden" in system.reads:
         changes["model.hidden"] = min(8, cell.config.model.hidden)
+    if "layers" in system.reads:
+        changes["model.layers"] = min(4, cell.config.model.layers)
     if system.kind == "infinite":
         changes["model.max_depth"] = 30
     return replace(cell, config=cell.config.with_values(changes), alone=False)
