@@ -64,6 +64,7 @@ PPI = Experiment(
     "**stand-in**: the graphs and features of the PPI benchmark with 112 other labels (terms of the Gene "
     "Ontology), because the benchmark's labels are not at hand, so the paper's values beside ours are of another "
     "task. *Usual split*: 20, 2 and 2 graphs, in which nearly all test genes also occur in training graphs. "
-    "*Genes apart*: no gene that is scored has a label in training.",
+    "*Genes apart*: no gene that is scored has a label in training. "
+    "Rivals have 40 epochs and were not tuned, our improved recipe has 150: this is no comparison at equal cost.",
     grid,
 )
