@@ -95,3 +95,31 @@ def test_a_digest_tells_data_apart():
     changed._data.x[0, 0] += 1e-3
     assert digest(changed) != digest(dataset())
     assert digest(changed, ["edge_index"]) == digest(dataset(), ["edge_index"])
+
+
+def test_the_degree_beside_the_features_is_one_hot_and_large_ones_are_alike():
+    def star(rays):
+        hub, leaves = torch.zeros(rays, dtype=torch.long), torch.arange(1, rays + 1)
+        edges = torch.stack([torch.cat([hub, leaves]), torch.cat([leaves, hub])])
+        return Data(x=torch.full((rays + 1, 2), 0.5), edge_index=edges, y=torch.tensor([rays % 2]))
+
+    graphs = GraphDataset.from_graphs([star(3), star(9), star(20)], dataset().facts)
+    x = features(graphs, feature_kind(graphs, "given+degree"))
+    hubs = x[[0, 4, 14]]
+    assert x.shape == (35, 2 + 10)
+    assert bool((x[:, :2] == 0.5).all())
+    assert hubs[:, 2:].argmax(1).tolist() == [3, 9, 9]
+    assert bool((x[:, 2:].sum(1) == 1).all())
+    assert x[1, 2:].argmax() == 1  # a leaf
+    with pytest.raises(TrainingError, match="no features"):
+        feature_kind(dataset(x=False), "given+degree")
+
+
+@pytest.mark.parametrize("settings", [[], ["system=gcn"]])
+def test_learned_rows_start_small_and_differ(settings):
+    graph = dataset("node", 1, x=False)
+    config = Config().with_settings([*settings, "hidden=8"])
+    network = build_network(config.model, Shape.of(graph, None))
+    rows = next(p for p in network.parameters() if p.size(0) == graph.num_nodes and p.dim() == 2)
+    assert 0 < float(rows.detach().abs().max()) < 0.01
+    assert len({tuple(row) for row in rows.tolist()}) == graph.num_nodes

@@ -31,6 +31,7 @@ KINDS = {
     "learned eps": (lambda seed: one_graph(seed=seed), ["eps=[1.0, 0.2]", "learn_eps=channel", "residual=true"]),
     "graphs": (lambda seed: several_graphs(20 + seed, seed=seed), ["norm=batch", "pooling=mean"]),
     "degree": (lambda seed: several_graphs(20 + seed, seed=seed), ["features=degree"]),
+    "given and degree": (lambda seed: several_graphs(20 + seed, seed=seed), ["features=given+degree"]),
     "gcn": (lambda seed: one_graph(seed=seed), ["system=gcn"]),
     "ppi": (lambda seed: one_graph(seed=seed, multi_label=True), ["architecture=ppi"]),
     "normalized": (lambda seed: one_graph(seed=seed), ["features=normalized", "depth=3", "dropout=0.5"]),

@@ -7,7 +7,7 @@ from typing import Any
 
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.experiment import IMPROVED, OURS, PLAIN, Experiment, Extent, of_fold, recipe, rival
-from pprgnn.training.systems import SYSTEMS
+from pprgnn.training.systems import SYSTEMS, find_system
 
 DATA = ("MUTAG", "PTC", "COX2", "PROTEINS", "NCI1")
 FOLDS = 10
@@ -60,8 +60,8 @@ def _settings(system: str, name: str, protocol: str) -> Iterator[tuple[str, Any]
         yield PLAIN, recipe(f"paper-{name.lower()}", data)
         return
     config = rival(system, data, SHARED)
-    kernel = system in ("gk", "rw", "wl")
-    yield "", config if kernel else config.with_values({"training.monitor": MONITOR[protocol]})
+    has_epochs = find_system(system).kind != "kernel"
+    yield "", config.with_values({"training.monitor": MONITOR[protocol]}) if has_epochs else config
 
 
 GRAPHS = Experiment(
