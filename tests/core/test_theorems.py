@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pprgnn import Adjacency, Certificate, ConvergenceWarning, Influence, Measured, Status, solve
 from pprgnn.core.activation import resolve_activation
-from pprgnn.core.depth import StepBounds
+from pprgnn.core.bounds import StepBounds
 from pprgnn.core.recursion import Problem
 from tests import reference
 from tests.problems import ACTIVATIONS, ZOO, draw_b, draw_eps, draw_weight, random_graph, ring
@@ -96,7 +96,7 @@ def test_order_of_the_decay_does_matter_for_tanh():
 def test_certificate_is_never_below_the_true_error(problem, depth):
     activation = resolve_activation(problem.phi.activation)
     eps = torch.as_tensor(problem.eps, dtype=torch.float64)
-    bounds = StepBounds.of(Problem(problem.b, problem.weight, eps, problem.adj, activation))
+    bounds = Problem(problem.b, problem.weight, eps, problem.adj, activation).bounds()
     bound = bounds.error(depth)
     assert problem.error(problem.solve(depth=depth).state) <= bound + 1e-11
     # ... and it is the formula of the method, up to the margins for rounding

@@ -23,10 +23,10 @@ class EIGNNConv(EquilibriumConv):
     It converges for every :math:`\mathbf{F}` because :math:`\gamma < 1`.
 
     Args:
-        in_channels, out_channels, **kwargs: as in
-            :class:`~pprgnn.baselines.equilibrium_conv.EquilibriumConv`; the activation is the identity.
+        in_channels, out_channels: as in :class:`~pprgnn.baselines.equilibrium_conv.EquilibriumConv`.
         gamma: How much of a message survives a step, below 1. (default: :obj:`0.8`)
         hops: How many hops a step makes. (default: :obj:`1`)
+        **kwargs: The other arguments of it; the activation is the identity.
 
     Example:
         >>> import torch

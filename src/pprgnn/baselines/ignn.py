@@ -30,11 +30,12 @@ class IGNNConv(EquilibriumConv):
     repeating the equation leads there.
 
     Args:
-        in_channels, out_channels, **kwargs: as in :class:`EquilibriumConv`.
+        in_channels, out_channels: as in :class:`EquilibriumConv`.
         kappa: How much a step may keep of a difference, below 1. (default: :obj:`0.95`)
         solver: :obj:`"core"`: on our fused kernels; :obj:`"direct"`: as the published code computes, for
             comparisons of speed: with its own rule when to stop instead of :obj:`tol`, and :obj:`max_depth` 300
             unless given. (default: :obj:`"core"`)
+        **kwargs: The other arguments of :class:`EquilibriumConv`.
 
     Example:
         >>> import torch

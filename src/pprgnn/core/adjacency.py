@@ -243,7 +243,7 @@ class Adjacency:
         """An upper bound of ‖Ã‖₂, computed once.
 
         For x > 0 and a non-negative matrix M, ‖M‖₂² = ρ(MᵀM) <= max_i (MᵀMx)_i / x_i (Collatz and Wielandt);
-        a few power iterations make it tight, and ‖Ã‖₂ <= ‖|Ã|‖₂ covers negative weights.
+        a few power iterations make it tight, and ``‖Ã‖₂ <= ‖|Ã|‖₂`` covers negative weights.
         """
         if self._norm_bound is None:
             self._norm_bound = self._bound_norm()

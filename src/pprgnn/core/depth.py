@@ -7,15 +7,56 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import give, take
-from pprgnn.core.recursion import Problem
 from pprgnn.core.solution import Depth, Status
+
+
+class Problem(Protocol):
+    """A recursion whose depth is to be chosen: :class:`pprgnn.core.recursion.Problem` or one of any steps."""
+
+    @property
+    def b(self) -> Tensor:
+        """The term B of every step."""
+
+    @property
+    def eps(self) -> Tensor:
+        """The decay rate, shape () or (channels,)."""
+
+    @property
+    def gauge(self) -> Tensor:
+        """A matrix whose norm tells how strong a step is; depths are adapted to it between measurements."""
+
+    @property
+    def graph(self) -> tuple[int, int, int]:
+        """Numbers of nodes and edges and a fingerprint: whether it is the graph of before."""
+
+    def detach(self) -> Any:
+        """The same numbers without their autograd history."""
+
+    def entered(self) -> Any:
+        """The same problem in the inner node order."""
+
+    def left(self, entered: Any) -> None:
+        """Give back what :meth:`entered` took."""
+
+    def bounds(self) -> StepBounds:
+        """What is known about its steps."""
+
+    def without_input(self) -> Any:
+        """The same steps without B."""
+
+    def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
+        """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾; ``product`` is scratch."""
+
+    def descend(self, depth: int, keep: int, buffers: list[Tensor]) -> list[Tensor]:
+        """G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ of a pass of this depth, in the first buffers."""
 
 
 class DepthRule(Protocol):
@@ -54,7 +95,7 @@ class Certificate:
 
     def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Return the smallest certified depth, or the cap."""
-        bounds = StepBounds.of(problem)
+        bounds = problem.bounds()
         k = bounds.depth(tol, max_depth, levels)
         if k is None:
             k = max(max_depth, levels)
@@ -73,11 +114,11 @@ class Influence:
         """Return the farthest hop whose influence is at least ``tol`` of B's, plus ``levels``."""
         problem = problem.detach().entered()
         threshold = tol * float(problem.b.abs().max())
-        origin = replace(problem, b=torch.zeros_like(problem.b))  # the same step without B
+        fade = problem.without_input()
         influence, scratch = problem.b, [torch.empty_like(problem.b) for _ in range(3)]
         for hop in range(max_depth + 1):
             # PAPER: the text starts at α_{l+1}, Theorem 2 at α_l, the published code at α_0; α_{l+1} is right.
-            influence = origin.step(hop + 1, influence, scratch[hop % 2], scratch[2])
+            influence = fade.step(hop + 1, influence, scratch[hop % 2], scratch[2])
             if not float(influence.abs().max()) > threshold:  # NaN ends the search, too
                 return Depth(hop + levels, Status.INFLUENCE, products=hop + 1)
         return Depth(max_depth + levels, Status.CAPPED, products=max_depth + 1)
@@ -99,7 +140,7 @@ class Measured:
         self, problem: Problem, tol: float, max_depth: int, levels: int, guess: int | None = None
     ) -> tuple[Depth, dict[int, float]]:
         """Also return the error curve {depth: error} that was seen on the way."""
-        bounds = StepBounds.of(problem)
+        bounds = problem.bounds()
         cheap = bounds.depth(tol, 6, levels)
         if cheap is not None:  # a search would cost more than it can save
             bound = bounds.error(cheap)
@@ -149,53 +190,6 @@ class Measured:
                 break
             k = reference
         return Depth(k, status, measured_error=seen, products=comparison.products), comparison.curve
-
-
-class StepBounds:
-    """cₙ = βₙ L ‖Ã‖₂ ‖W‖₂ and the certificate built from it (section 2 of the method)."""
-
-    def __init__(self, rate: float, eps: float, lipschitz: float) -> None:
-        self.rate, self.eps, self.lipschitz = rate, eps, lipschitz
-
-    @classmethod
-    def of(cls, problem: Problem) -> StepBounds:
-        """Bounds for a problem; the channel with the slowest decay counts."""
-        norm = float(torch.linalg.matrix_norm(problem.weight.detach(), ord=2)) * (1 + 1e-5)  # rounding of the SVD
-        lipschitz = problem.activation.lipschitz
-        return cls(lipschitz * problem.adj.norm_bound * norm, float(problem.eps.detach().min()), lipschitz)
-
-    def step(self, n: int) -> float:
-        """cₙ."""
-        return self.rate / (1 + n * self.eps)
-
-    def error(self, depth: int) -> float:
-        """certificate(depth) / ‖B‖ = (∏_{n<=depth} cₙ) · L / (1 - c_{depth+1}); infinite while c >= 1."""
-        return self._error(sum(self._log_step(n) for n in range(depth + 1)), depth)
-
-    def depth(self, tol: float, max_depth: int, levels: int = 0) -> int | None:
-        """The smallest depth that certifies G⁽⁰⁾ ... G⁽ˡᵉᵛᵉˡˢ⁾ to ``tol``, or ``None`` beyond ``max_depth``.
-
-        G⁽ⁿ⁾ lacks the factors c₀ ... cₙ₋₁. The cₙ fall, so of all levels the first or the last is the worst.
-        """
-        if self.rate == 0:
-            return levels
-        last_level = -min(0.0, sum(self._log_step(n) for n in range(levels)))
-        log_product = 0.0
-        for k in range(max(max_depth, levels) + 1):
-            log_product += self._log_step(k)
-            if k >= levels and self._error(log_product + last_level, k) <= tol:
-                return k
-        return None
-
-    def _log_step(self, n: int) -> float:
-        step = self.step(n)
-        return math.log(step) if step > 0 else -math.inf
-
-    def _error(self, log_product: float, depth: int) -> float:
-        following = self.step(depth + 1)
-        if not following < 1 or log_product > 700:
-            return math.inf
-        return math.exp(log_product) * self.lipschitz / (1 - following)
 
 
 class _Comparison:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pprgnn.core.depth import Measured
+from pprgnn.core.depth import Measured, Problem
 from pprgnn.core.depth_memory import DepthMemory
-from pprgnn.core.recursion import Problem
 from pprgnn.core.solution import Depth
 
 
@@ -26,7 +25,7 @@ class DepthMemories:
 
     def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Re-use, adapt or measure, as the memory for such graphs says."""
-        size = str(problem.adj.num_nodes.bit_length())
+        size = str(problem.graph[0].bit_length())
         if size not in self.memories:
             self.memories[size] = DepthMemory(self.rule, self.share)
             if len(self.memories) > 1:

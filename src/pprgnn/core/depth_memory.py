@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.core.depth import Measured
-from pprgnn.core.recursion import Problem
+from pprgnn.core.depth import Measured, Problem
 from pprgnn.core.solution import Depth, Status
 
 
@@ -54,10 +53,9 @@ class DepthMemory:
         # Training looks at more levels than evaluation; what holds for more levels holds for fewer.
         more_levels = levels > self._levels
         self._levels = max(levels, self._levels)
-        log_norm = self._log_norm(problem.weight.detach())
+        log_norm = self._log_norm(problem.gauge.detach())
         eps = float(problem.eps.detach().min())
-        adj = problem.adj
-        graph = (adj.num_nodes, adj.num_edges, adj.fingerprint)
+        graph = problem.graph
         drifted = abs(log_norm - self._log_rates[0]) > 0.02 or eps != self._log_rates[1]
         changed = drifted or graph != self._graph
         # What was measured on other weights is a guess here, on another graph a bolder one: leave a margin.

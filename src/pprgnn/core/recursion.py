@@ -15,6 +15,7 @@ from torch import Tensor
 from pprgnn.core import kernel
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import give, take
 from pprgnn.core.decay import decay, decay_gradient
 from pprgnn.core.kernel import multiply
@@ -44,6 +45,26 @@ class Problem:
         """Give back what :meth:`entered` took."""
         if entered.b is not self.b:
             give(entered.b)
+
+    @property
+    def gauge(self) -> Tensor:
+        """W: its norm tells how strong a step is."""
+        return self.weight
+
+    @property
+    def graph(self) -> tuple[int, int, int]:
+        """Numbers of nodes and edges and a fingerprint: whether it is the graph of before."""
+        return self.adj.num_nodes, self.adj.num_edges, self.adj.fingerprint
+
+    def bounds(self) -> StepBounds:
+        """Bounds of its steps; the channel with the slowest decay counts."""
+        norm = float(torch.linalg.matrix_norm(self.weight.detach(), ord=2)) * (1 + 1e-5)  # rounding of the SVD
+        lipschitz = self.activation.lipschitz
+        return StepBounds(lipschitz * self.adj.norm_bound * norm, float(self.eps.detach().min()), lipschitz)
+
+    def without_input(self) -> Problem:
+        """The same steps without B."""
+        return replace(self, b=torch.zeros_like(self.b))
 
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
         """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾; ``product`` is scratch."""

@@ -60,9 +60,7 @@ def solve(
     """
     rule = resolve_depth(depth)
     phi = resolve_activation(activation)
-    check_inputs(b, weight, adj, tol, max_depth)
-    if grad_terms is not None and grad_terms < 1:
-        raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {grad_terms}.")
+    check_inputs(b, weight, adj, tol, max_depth, grad_terms)
     eps = as_eps(eps, b, weight.size(0))
     b = b.contiguous()
 
@@ -91,7 +89,9 @@ def solve(
     )
 
 
-def check_inputs(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int) -> None:
+def check_inputs(
+    b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int, grad_terms: int | None = None
+) -> None:
     """Raise unless shapes, types and numbers are such that there is something to solve."""
     if not isinstance(adj, Adjacency):
         raise TypeError(
@@ -118,10 +118,17 @@ def check_inputs(b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_dept
                 f"{name} must be finite, but {name}[{place[0]}, {place[1]}] is {float(tensor[place].detach())}; "
                 f"look for NaN in the features or an exploding loss before this layer."
             )
+    check_limits(tol, max_depth, grad_terms)
+
+
+def check_limits(tol: float, max_depth: int, grad_terms: int | None) -> None:
+    """Raise unless these numbers make sense."""
     if not tol > 0:
         raise ValueError(f"tol must be > 0, but came as {tol}.")
     if max_depth < 1:
         raise ValueError(f"max_depth must be >= 1, but came as {max_depth}.")
+    if grad_terms is not None and grad_terms < 1:
+        raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {grad_terms}.")
 
 
 def finite(x: Tensor) -> bool:

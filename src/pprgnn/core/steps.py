@@ -1,0 +1,192 @@
+"""The recursion with any step: G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B), where f is a function of the state, such as a layer.
+
+The same depth rules as for f(G) = ÃGW. The gradient is autograd's, through the last few steps: what lies deeper is
+a constant to it, so that memory does not depend on depth.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint as repeat_in_backward
+
+from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.bounds import StepBounds
+from pprgnn.core.decay import as_eps, decay
+from pprgnn.core.depth import DepthRule, resolve_depth
+from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Solution, Status
+from pprgnn.core.solve import check_limits, finite
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A recursion of any steps, as the depth rules see it. Nothing here is in an inner node order."""
+
+    b: Tensor  # (..., n, d)
+    function: Callable[[Tensor], Tensor]
+    eps: Tensor  # () or (d,)
+    activation: Activation
+    lipschitz: Callable[[], float | None]  # of the function; asked for only where a bound is wanted
+    strength: Callable[[], float]  # how strong a step is, up to a factor that stays the same
+    graph: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def gauge(self) -> Tensor:
+        """The strength as a matrix of one entry."""
+        return torch.tensor([[self.strength()]], dtype=torch.float64)
+
+    def detach(self) -> Steps:
+        """The same numbers without their autograd history."""
+        return replace(self, b=self.b.detach(), eps=self.eps.detach())
+
+    def entered(self) -> Steps:
+        """Itself."""
+        return self
+
+    def left(self, entered: Steps) -> None:
+        """Nothing was taken."""
+
+    def bounds(self) -> StepBounds:
+        """Bounds of its steps, infinite where no Lipschitz constant is known."""
+        own, slowest = self.activation.lipschitz, float(self.eps.detach().min())
+        constant = self.lipschitz()
+        if constant is None:
+            return StepBounds(math.inf, slowest, own)
+        scale = float(torch.linalg.vector_norm(self.b.detach())) or 1.0
+        with torch.no_grad():
+            at_zero = float(torch.linalg.vector_norm(self.function(torch.zeros_like(self.b))))
+        return StepBounds(own * constant, slowest, own, at_zero / scale)
+
+    def without_input(self) -> Steps:
+        """The same steps without B, and without what the function answers to nothing."""
+        zero = torch.zeros_like(self.b)
+        constant = self.function(zero)
+        return replace(self, b=zero, function=lambda g: self.function(g) - constant)
+
+    def step(self, n: int, g: Tensor, out: Tensor, product: Tensor | None = None) -> Tensor:
+        """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾."""
+        torch.mul(self.function(g), decay(n, self.eps), out=out)
+        return self.activation.apply_(out.add_(self.b))
+
+    def descend(self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False) -> list[Tensor]:
+        """As :meth:`pprgnn.core.recursion.Problem.descend`."""
+        last = max(keep, 1)
+
+        def buffer(n: int) -> Tensor:
+            return buffers[n] if n <= last else buffers[last - (n - last) % 2]
+
+        self.activation.apply_(buffer(depth).copy_(self.b))
+        for n in range(depth - 1, -1, -1):
+            self.step(n, buffer(n + 1), buffer(n))
+        return buffers[: keep + 1]
+
+    def start(self, depth: int, terms: int) -> Tensor:
+        """The state from which ``terms`` steps are left, as a constant to autograd: G⁽ᵗᵉʳᵐˢ⁾."""
+        with torch.no_grad():
+            g, other = self.activation.apply_(self.b.detach().clone()), torch.empty_like(self.b)
+            for n in range(depth - 1, terms - 1, -1):
+                g, other = self.step(n, g, other), g
+        return g
+
+    def finish(self, g: Tensor, terms: int, checkpoint: bool) -> Tensor:
+        """The last steps, with autograd."""
+        for n in range(terms - 1, -1, -1):
+            g = (
+                repeat_in_backward(self._differentiable, n, g, use_reentrant=False)
+                if checkpoint
+                else self._differentiable(n, g)
+            )
+        return g
+
+    def _differentiable(self, n: int, g: Tensor) -> Tensor:
+        return self.activation.function(self.function(g) * decay(n, self.eps) + self.b)
+
+
+def solve_steps(
+    b: Tensor,
+    function: Callable[[Tensor], Tensor],
+    *,
+    eps: float | Tensor = 1.0,
+    depth: int | DepthRule | None = None,
+    tol: float = 1e-5,
+    max_depth: int = 500,
+    grad_terms: int | None = 5,
+    activation: str | Activation | None = "relu",
+    checkpoint: bool = False,
+    lipschitz: Callable[[], float | None] = lambda: None,
+    strength: Callable[[], float] = lambda: 1.0,
+    graph: tuple[int, int, int] = (0, 0, 0),
+    wants_grad: bool = True,
+) -> Solution:
+    r"""Solve G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B) for G⁽⁰⁾, for any Lipschitz function f of the state.
+
+    It converges for every such f and every ``eps`` > 0. Options are those of :func:`pprgnn.solve`, and:
+
+    Args:
+        b: B, shape (..., num_nodes, channels).
+        function: f; must return the shape it is given, and the same values for the same state.
+        lipschitz: an upper bound of f's Lipschitz constant in the Frobenius norm, or ``None`` where it is not
+            known: depths are then compared with each other, without a proof.
+        strength: for rules that re-use depths between training steps: how strong f is now, up to a factor.
+        graph: likewise: numbers of nodes and edges, and a number that tells graphs apart.
+        wants_grad: whether a gradient will be asked for, where autograd is on.
+
+    Example:
+        >>> import torch
+        >>> turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
+        >>> solution = solve_steps(torch.ones(3, 2), lambda g: g @ turn, eps=0.5, lipschitz=lambda: 1.0)
+        >>> solution.status.name, solution.error_bound < 1e-5
+        ('CERTIFIED', True)
+    """
+    rule, phi = resolve_depth(depth), resolve_activation(activation)
+    check_limits(tol, max_depth, grad_terms)
+    if not finite(b.detach()):
+        raise NotFiniteError(
+            "The input term b must be finite, but has NaN or infinite entries; look for NaN in the features or an "
+            "exploding loss before this layer."
+        )
+    wants_grad = wants_grad and torch.is_grad_enabled()
+    levels = grad_terms if wants_grad and grad_terms is not None else 0
+    problem = Steps(b, function, as_eps(eps, b, b.size(-1)), phi, lipschitz, strength, graph)
+    with torch.no_grad():
+        found = rule.choose(problem.detach(), tol, max_depth, levels)
+    if not wants_grad:
+        state = problem.start(found.k, 0)
+    elif grad_terms is None or found.k < grad_terms:
+        state = problem.finish(phi.function(b), found.k, checkpoint)  # all of it
+    else:
+        state = problem.finish(problem.start(found.k, grad_terms), grad_terms, checkpoint)
+    status = found.status if finite(state.detach()) else Status.NOT_FINITE
+    _warn(status, found, tol, max_depth, problem)
+    return Solution(
+        state=state,
+        depth=found.k,
+        status=status,
+        error_bound=found.error_bound,
+        measured_error=found.measured_error,
+        estimated_error=found.estimated_error,
+        products=found.products + found.k,
+    )
+
+
+def _warn(status: Status, found: Depth, tol: float, max_depth: int, problem: Steps) -> None:
+    if status.converged:
+        return
+    slowest = float(problem.eps.detach().min())
+    if status is Status.NOT_FINITE:
+        message = (
+            f"The state overflowed {problem.b.dtype} (smallest eps = {slowest:.3g}); use a larger eps, weight decay, "
+            f"gradient clipping or float64."
+        )
+    else:
+        reached = "" if found.measured_error is None else f" (error {found.measured_error:.1e})"
+        message = (
+            f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}, smallest eps = {slowest:.3g}. "
+            f"Raise max_depth, use a larger eps, or regularise the weights of the layer."
+        )
+    warnings.warn(message, ConvergenceWarning, stacklevel=3)
