@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from pprgnn import Adjacency, Certificate, ConvergenceWarning, Influence, Measured, Status, solve
 from pprgnn.core.activation import resolve_activation
-from pprgnn.core.bounds import StepBounds
 from pprgnn.core.recursion import Problem
 from tests import reference
 from tests.problems import ACTIVATIONS, ZOO, draw_b, draw_eps, draw_weight, random_graph, ring

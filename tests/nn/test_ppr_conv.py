@@ -188,6 +188,23 @@ def test_batch_equals_single_graphs():
     torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-5)
 
 
+def test_several_sets_of_features_on_one_graph(graph):
+    x, edge_index, edge_weight = graph
+    sets = torch.stack([x, 2 * x.flip(0), torch.zeros_like(x)])
+    conv = PPRConv(4, 8, eps=0.3, smooth_input=True)
+    together = conv(sets, edge_index, edge_weight)
+    assert together.shape == conv.last_solution.state.shape == (3, 7, 8)
+    apart = torch.stack([conv(each, edge_index, edge_weight) for each in sets])
+    torch.testing.assert_close(together, apart, atol=1e-4, rtol=1e-4)
+    assert conv(sets[:0], edge_index, edge_weight).shape == (0, 7, 8)
+
+
+def test_a_pair_of_the_same_nodes_is_these_nodes(graph):
+    x, edge_index, edge_weight = graph
+    conv = PPRConv(4, 8, depth=3)
+    torch.testing.assert_close(conv((x, x), edge_index, edge_weight), conv(x, edge_index, edge_weight))
+
+
 def test_in_sequential(graph):
     x, edge_index, _ = graph
     model = Sequential("x, edge_index", [(PPRConv(4, 8), "x, edge_index -> x"), torch.nn.Linear(8, 2)])
@@ -281,9 +298,9 @@ def test_bad_inputs(graph):
     conv = PPRConv(4, 8)
     sparse = to_torch_csr_tensor(edge_index, size=(7, 7))
     with pytest.raises(ValueError, match="tuple of node features"):
-        conv((x, x), edge_index)
+        conv((x, x.clone()), edge_index)
     with pytest.raises(ValueError, match=r"x must have shape \(num_nodes, in_channels\)"):
-        conv(x.unsqueeze(0), edge_index)
+        conv(x[0], edge_index)
     with pytest.raises(ValueError, match=r"Node ids must be in 0 ... 6, but the edges name nodes 4 to 9"):
         conv(x, edge_index + 4)
     with pytest.raises(ValueError, match="carries its own weights"):

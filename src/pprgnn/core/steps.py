@@ -125,11 +125,18 @@ def solve_steps(
 ) -> Solution:
     r"""Solve G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B) for G⁽⁰⁾, for any Lipschitz function f of the state.
 
-    It converges for every such f and every ``eps`` > 0. Options are those of :func:`pprgnn.solve`, and:
+    It converges for every such f and every ``eps`` > 0.
 
     Args:
         b: B, shape (..., num_nodes, channels).
         function: f; must return the shape it is given, and the same values for the same state.
+        eps: decay rate, one number or one per channel.
+        depth: a rule, ``None`` for :class:`Measured`, or an integer for so many steps.
+        tol: error allowed, relative to ‖b‖.
+        max_depth: the cap; reaching it warns.
+        grad_terms: through how many of the last steps the gradient goes; ``None`` for all.
+        activation: φ, as in :func:`pprgnn.solve`.
+        checkpoint: keep one state per term instead of all that autograd needs, and repeat steps for the gradient.
         lipschitz: an upper bound of f's Lipschitz constant in the Frobenius norm, or ``None`` where it is not
             known: depths are then compared with each other, without a proof.
         strength: for rules that re-use depths between training steps: how strong f is now, up to a factor.
@@ -180,13 +187,13 @@ def _warn(status: Status, found: Depth, tol: float, max_depth: int, problem: Ste
     slowest = float(problem.eps.detach().min())
     if status is Status.NOT_FINITE:
         message = (
-            f"The state overflowed {problem.b.dtype} (smallest eps = {slowest:.3g}); use a larger eps, weight decay, "
-            f"gradient clipping or float64."
+            f"The state overflowed {problem.b.dtype} (smallest eps = {slowest:.3g}); use a larger eps, weight "
+            f"decay, gradient clipping or float64."
         )
     else:
         reached = "" if found.measured_error is None else f" (error {found.measured_error:.1e})"
         message = (
-            f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}, smallest eps = {slowest:.3g}. "
-            f"Raise max_depth, use a larger eps, or regularise the weights of the layer."
+            f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}, smallest eps = "
+            f"{slowest:.3g}. Raise max_depth, use a larger eps, or regularise the weights of the layer."
         )
     warnings.warn(message, ConvergenceWarning, stacklevel=3)

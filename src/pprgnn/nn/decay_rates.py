@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def as_rates(eps: float | Sequence[float] | Tensor, channels: int) -> tuple[float, ...]:
+def as_rates(eps: float | Sequence[float] | Tensor, channels: int | None) -> tuple[float, ...]:
     """Check one rate, or several to be shared out among ``channels``, and return them as numbers."""
     values: Any = eps.tolist() if hasattr(eps, "tolist") else eps  # tensors and NumPy arrays
     several = isinstance(values, Iterable) and not isinstance(values, str)
@@ -22,7 +22,9 @@ def as_rates(eps: float | Sequence[float] | Tensor, channels: int) -> tuple[floa
             f"eps must be positive and finite, but came as {eps}; the smaller eps, the farther messages travel "
             f"(try 0.05 to 1)."
         )
-    if len(rates) > channels:
+    if channels is None and len(rates) > 1:
+        raise ValueError("Several rates are shared out among channels; give channels=... to say how many.")
+    if channels is not None and len(rates) > channels:
         raise ValueError(
             f"eps must not have more rates than there are channels to share out, but has {len(rates)} for "
             f"{channels} channels; give fewer rates or more channels."

@@ -9,27 +9,24 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, reset, zeros
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor
 
-from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import decay
-from pprgnn.core.depth import DepthRule, Measured, resolve_depth
-from pprgnn.core.depth_memories import DepthMemories
-from pprgnn.core.depth_memory import DepthMemory
+from pprgnn.core.depth import DepthRule
 from pprgnn.core.entries import Normalization
-from pprgnn.core.solution import Solution
+from pprgnn.core.solution import Solution, Status
 from pprgnn.core.solve import solve
 from pprgnn.nn.adjacency_cache import cached_adjacency
-from pprgnn.nn.decay_rates import as_rates, per_channel
+from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
 from pprgnn.nn.message_edges import normalized_edges
 
 
-class PPRConv(MessagePassing):  # type: ignore[misc]
+class PPRConv(InfiniteLayer):
     r"""The infinite-depth graph convolution (PPRGNN).
 
     From `"Transforming PageRank into an Infinite-Depth Graph Neural Network"
@@ -73,10 +70,11 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         **kwargs: Additional arguments of :class:`torch_geometric.nn.conv.MessagePassing`.
 
     Shapes:
-        - **input:** node features :math:`(|\mathcal{V}|, F_{in})`, edge indices :math:`(2, |\mathcal{E}|)` or
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or, for one graph with several sets of features,
+          :math:`(B, |\mathcal{V}|, F_{in})`, edge indices :math:`(2, |\mathcal{E}|)` or
           sparse matrix :math:`(|\mathcal{V}|, |\mathcal{V}|)` (transposed, as everywhere in PyG) or
           :class:`pprgnn.Adjacency`, edge weights :math:`(|\mathcal{E}|)` *(optional)*
-        - **output:** node features :math:`(|\mathcal{V}|, F_{out})`
+        - **output:** node features :math:`(|\mathcal{V}|, F_{out})` or :math:`(B, |\mathcal{V}|, F_{out})`
 
     Example:
         >>> import torch
@@ -88,7 +86,6 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         True
     """
 
-    last_solution: Solution | None
     hops = 1  # how many a step makes
     has_terms = True  # whether grad_terms cuts the gradient short
 
@@ -114,7 +111,9 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
     ) -> None:
         if kwargs.setdefault("aggr", "add") not in ("add", "sum"):
             raise ValueError(f"'{type(self).__name__}' adds messages up, but aggr={kwargs['aggr']!r} was given.")
-        super().__init__(**kwargs)
+        super().__init__(
+            out_channels, eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint, **kwargs
+        )
         if normalize not in (True, False, "sym", "row"):
             raise ValueError(f"normalize must be True, False, 'sym' or 'row', but came as {normalize!r}.")
         if add_self_loops is None:
@@ -124,36 +123,19 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
                 f"'{type(self).__name__}' does not add self-loops without normalisation; "
                 f"set add_self_loops=False or normalize=True."
             )
-        if learn_eps not in (True, False, "channel"):
-            raise ValueError(f"learn_eps must be True, False or 'channel', but came as {learn_eps!r}.")
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.learn_eps = learn_eps
-        self.activation = resolve_activation(activation)
-        self.tol = tol
-        self.max_depth = max_depth
-        self.grad_terms = grad_terms
-        self.checkpoint = checkpoint
         self.smooth_input = smooth_input
         self.cached = cached
         self.add_self_loops = add_self_loops
         self.normalize = normalize
-        rule = resolve_depth(depth)
-        self.depth_rule = DepthMemories(rule) if isinstance(rule, Measured) else rule
-        self.depth = depth
 
         self.lin: torch.nn.Module = torch.nn.Identity()
         if in_channels is not None:
             self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
         self.weight = Parameter(torch.empty(out_channels, out_channels))
         self.bias = Parameter(torch.empty(out_channels)) if bias else None
-        self.rates = as_rates(eps, out_channels)
-        self.log_eps = None
-        if learn_eps:  # ε > 0 by construction, and a step changes it by a factor
-            several = (len(self.rates),) if len(self.rates) > 1 else ()
-            self.log_eps = Parameter(torch.empty((out_channels,) if learn_eps == "channel" else several))
         self._cached_adj: Adjacency | None = None
-        self.last_solution = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -162,57 +144,39 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         reset(self.lin)
         glorot(self.weight)
         zeros(self.bias)
-        if self.log_eps is not None:
-            start = torch.tensor(self.rates, dtype=torch.float64)
-            if self.learn_eps == "channel":
-                start = per_channel(start, self.out_channels)
-            with torch.no_grad():
-                self.log_eps.copy_(start.log().view_as(self.log_eps))
         self._cached_adj = None
-        self.last_solution = None
-        if isinstance(self.depth_rule, DepthMemory | DepthMemories):
-            self.depth_rule.forget()
-
-    @property
-    def eps(self) -> float | Tensor:
-        """The decay rate: a number, or a tensor of shape () or (out_channels,) when it is learned or several."""
-        if self.log_eps is not None:
-            eps = self.log_eps.exp()
-        elif len(self.rates) == 1:
-            return self.rates[0]
-        else:  # made of the exact numbers, so that it is right in every precision
-            eps = self.weight.new_tensor(self.rates)
-        return eps if eps.numel() in (1, self.out_channels) else per_channel(eps, self.out_channels)
 
     def forward(
         self, x: Tensor, edge_index: Tensor | SparseTensor | Adjacency, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Node features in, node features out; see :obj:`last_solution` for depth and error."""
-        if isinstance(x, (tuple, list)):
+        x = one_set_of_nodes(type(self).__name__, x)
+        if x.dim() not in (2, 3):
             raise ValueError(
-                f"'{type(self).__name__}' received a tuple of node features, but a recursion needs the same nodes "
-                f"on both sides; use 'SAGEConv' or 'GraphConv' for bipartite graphs."
+                f"x must have shape (num_nodes, in_channels), or (batch, num_nodes, in_channels) for one graph "
+                f"with several sets of features, but has shape {tuple(x.shape)}."
             )
-        if x.dim() != 2:
-            raise ValueError(f"x must have shape (num_nodes, in_channels), but has shape {tuple(x.shape)}.")
-        if self.in_channels is None and x.size(1) != self.out_channels:
+        if self.in_channels is None and x.size(-1) != self.out_channels:
             raise ValueError(
                 f"x must have {self.out_channels} columns, because this layer has no linear map for its input, "
-                f"but has {x.size(1)}; give in_channels={x.size(1)} to have one."
+                f"but has {x.size(-1)}; give in_channels={x.size(-1)} to have one."
             )
         if self.explain:
             return self._forward_message_passing(x, edge_index, edge_weight)
         b = self.lin(x).to(self.weight.dtype)  # autocast may have lowered it; sparse products need full precision
         adj = self._adjacency(edge_index, edge_weight, b)
         with torch.autocast(b.device.type, enabled=False):
-            b = self._input_term(b if not self.smooth_input else adj @ b)
-            solution = self._solve(b, adj)
-        self.last_solution = replace(solution, state=solution.state.detach())
-        return solution.state
+            if b.dim() == 2:
+                return self._remember(self._solution(b, adj))
+            solutions = [self._solution(part, adj) for part in b]
+        return self._remember(_together(solutions, b))
 
     def recurrent_weight(self) -> Tensor:
         """W as the recursion uses it: here the parameter itself."""
         return self.weight
+
+    def _solution(self, b: Tensor, adj: Adjacency) -> Solution:
+        return self._solve(self._input_term(b if not self.smooth_input else adj @ b), adj)
 
     def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
         return solve(
@@ -246,7 +210,7 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
             "dtype": b.dtype,
         }
         if is_torch_sparse_tensor(edge_index):
-            self._check_sparse(edge_index, edge_weight, b.size(0))
+            self._check_sparse(edge_index, edge_weight, b.size(-2))
 
             def build() -> Adjacency:
                 return Adjacency.from_torch(edge_index, **options)
@@ -254,9 +218,9 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
 
             def build() -> Adjacency:
                 edges = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
-                return Adjacency.from_edge_index(edges, edge_weight, b.size(0), **options)
+                return Adjacency.from_edge_index(edges, edge_weight, b.size(-2), **options)
 
-        key = (b.size(0), self.flow, *options.values())
+        key = (b.size(-2), self.flow, *options.values())
         adj = cached_adjacency(edge_index, edge_weight, key, build)
         if self.cached:
             self._cached_adj = adj
@@ -315,12 +279,16 @@ class PPRConv(MessagePassing):  # type: ignore[misc]
         return edge_weight.view(-1, 1) * x_j
 
     def __getstate__(self) -> dict[str, Any]:
-        # What can be found again is not copied or pickled: it may be as large as the graph.
-        return {**super().__getstate__(), "_cached_adj": None, "last_solution": None}
+        return {**super().__getstate__(), "_cached_adj": None}
 
     def __repr__(self) -> str:
-        learned = {True: ", learn_eps=True", "channel": ", learn_eps='channel'"}.get(self.learn_eps, "")
-        depth = "" if self.depth is None else f", depth={self.depth}"
-        rates = ", ".join(f"{rate:g}" for rate in self.rates)
-        eps = rates if len(self.rates) == 1 else f"({rates})"
-        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, eps={eps}{learned}{depth})"
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, {self._rates_repr()})"
+
+
+def _together(solutions: list[Solution], like: Tensor) -> Solution:
+    """One for all sets of features on the same graph: the deepest, and the least that is known of any."""
+    if not solutions:
+        return Solution(like, 0, Status.FIXED, None, None, None, 0)
+    worst = max(solutions, key=lambda each: (not each.converged, each.depth))
+    state = torch.stack([each.state for each in solutions])
+    return replace(worst, state=state, products=sum(each.products for each in solutions))

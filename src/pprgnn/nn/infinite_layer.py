@@ -1,0 +1,117 @@
+"""What every infinite-depth layer has: a decay rate, a rule that chooses its depth, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.conv import MessagePassing
+
+from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.depth import DepthRule, Measured, resolve_depth
+from pprgnn.core.depth_memories import DepthMemories
+from pprgnn.core.depth_memory import DepthMemory
+from pprgnn.core.solution import Solution
+from pprgnn.nn.decay_rates import as_rates, per_channel
+
+
+class InfiniteLayer(MessagePassing):  # type: ignore[misc]
+    """The part that :class:`PPRConv` and :class:`InfiniteDepth` share; arguments as there.
+
+    Attributes:
+        last_solution: Depth, status and error of the last forward pass.
+    """
+
+    last_solution: Solution | None
+
+    def __init__(
+        self,
+        channels: int | None,
+        eps: float | Sequence[float],
+        learn_eps: bool | Literal["channel"],
+        activation: str | Activation | None,
+        depth: int | DepthRule | None,
+        tol: float,
+        max_depth: int,
+        grad_terms: int | None,
+        checkpoint: bool,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if learn_eps not in (True, False, "channel"):
+            raise ValueError(f"learn_eps must be True, False or 'channel', but came as {learn_eps!r}.")
+        self.learn_eps = learn_eps
+        self.activation = resolve_activation(activation)
+        self.tol = tol
+        self.max_depth = max_depth
+        self.grad_terms = grad_terms
+        self.checkpoint = checkpoint
+        rule = resolve_depth(depth)
+        self.depth_rule = DepthMemories(rule) if isinstance(rule, Measured) else rule
+        self.depth = depth
+        self.rates = as_rates(eps, channels)
+        self._rate_channels = channels
+        self.log_eps = None
+        if learn_eps:  # ε > 0 by construction, and a step changes it by a factor
+            shape = () if len(self.rates) == 1 else (len(self.rates),)
+            if learn_eps == "channel":
+                if channels is None:
+                    raise ValueError("learn_eps='channel' needs the number of channels; give channels=...")
+                shape = (channels,)
+            self.log_eps = Parameter(torch.empty(shape))
+        self.last_solution = None
+
+    def reset_parameters(self) -> None:
+        """Start the rates anew and forget the depth."""
+        super().reset_parameters()
+        if self.log_eps is not None:
+            start = torch.tensor(self.rates, dtype=torch.float64)
+            if self.learn_eps == "channel":
+                start = per_channel(start, self.log_eps.numel())
+            with torch.no_grad():
+                self.log_eps.copy_(start.log().view_as(self.log_eps))
+        self.last_solution = None
+        if isinstance(self.depth_rule, DepthMemory | DepthMemories):
+            self.depth_rule.forget()
+
+    @property
+    def eps(self) -> float | Tensor:
+        """The decay rate: a number, or a tensor of shape () or (channels,) when it is learned or several."""
+        if self.log_eps is not None:
+            eps = self.log_eps.exp()
+        elif len(self.rates) == 1:
+            return self.rates[0]
+        else:  # made of the exact numbers, so that it is right in every precision
+            eps = next(self.parameters(), torch.empty(0)).new_tensor(self.rates)
+        several = self._rate_channels is not None and eps.numel() not in (1, self._rate_channels)
+        return per_channel(eps, self._rate_channels) if several and self._rate_channels else eps
+
+    def _remember(self, solution: Solution) -> Tensor:
+        self.last_solution = replace(solution, state=solution.state.detach())
+        return solution.state
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What can be found again is not copied or pickled: it may be as large as the graph.
+        return {**super().__getstate__(), "last_solution": None}
+
+    def _rates_repr(self) -> str:
+        learned = {True: ", learn_eps=True", "channel": ", learn_eps='channel'"}.get(self.learn_eps, "")
+        depth = "" if self.depth is None else f", depth={self.depth}"
+        rates = ", ".join(f"{rate:g}" for rate in self.rates)
+        return f"eps={rates if len(self.rates) == 1 else f'({rates})'}{learned}{depth}"
+
+
+def one_set_of_nodes(layer: str, x: Any) -> Any:
+    """Return ``x``; of a pair of the same tensor, as PyG's tools for heterogeneous graphs pass it, that tensor."""
+    if not isinstance(x, (tuple, list)):
+        return x
+    if len(x) == 2 and x[0] is x[1]:
+        return x[0]
+    raise ValueError(
+        f"'{layer}' received a tuple of node features, but a recursion needs the same nodes on both sides; use "
+        f"'SAGEConv' or 'GraphConv' for bipartite graphs."
+    )
