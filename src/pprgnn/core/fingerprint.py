@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -27,3 +29,9 @@ def _mixed(x: Tensor) -> Tensor:
         torch.bitwise_right_shift(x, shift, out=scratch)
         x.bitwise_xor_(scratch).mul_(0x369DEA0F31A53F85)
     return x.sum()
+
+
+def fingerprint_of(indices: Iterable[Tensor]) -> int:
+    """A number that is the same for the same integers in the same order."""
+    mixed = [int(_mixed(each.reshape(-1).to(torch.int64, copy=True))) for each in indices]
+    return sum(number * (31 + place) for place, number in enumerate(mixed))

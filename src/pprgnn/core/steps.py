@@ -33,7 +33,12 @@ class Steps:
     activation: Activation
     lipschitz: Callable[[], float | None]  # of the function; asked for only where a bound is wanted
     strength: Callable[[], float]  # how strong a step is, up to a factor that stays the same
-    graph: tuple[int, int, int] = (0, 0, 0)
+    look_at_graph: Callable[[], tuple[int, int, int]]
+
+    @property
+    def graph(self) -> tuple[int, int, int]:
+        """Numbers of nodes and edges and a fingerprint."""
+        return self.look_at_graph()
 
     @property
     def gauge(self) -> Tensor:
@@ -120,7 +125,7 @@ def solve_steps(
     checkpoint: bool = False,
     lipschitz: Callable[[], float | None] = lambda: None,
     strength: Callable[[], float] = lambda: 1.0,
-    graph: tuple[int, int, int] = (0, 0, 0),
+    graph: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
     wants_grad: bool = True,
 ) -> Solution:
     r"""Solve G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B) for G⁽⁰⁾, for any Lipschitz function f of the state.

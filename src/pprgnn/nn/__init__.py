@@ -1,5 +1,6 @@
 """PyTorch Geometric layers and networks: a thin shell over the core."""
 
+from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.layers import depth_state, measure_afresh, ppr_layers, restore_depth_state, set_tolerance
 from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet, PaperGraphNet, PPINet
@@ -12,6 +13,7 @@ __all__ = [
     "PPRGNN",
     "CoPurchaseNet",
     "GraphNet",
+    "InfiniteDepth",
     "Network",
     "NodeNet",
     "PPINet",

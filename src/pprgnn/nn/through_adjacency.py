@@ -89,6 +89,7 @@ def as_adjacency(
     *,
     normalize: Normalization,
     add_self_loops: bool,
+    flow: str = "source_to_target",
 ) -> Adjacency:
     """An adjacency as it is; the one of an ``edge_index`` or sparse tensor, built once for the same tensors.
 
@@ -99,6 +100,7 @@ def as_adjacency(
         dtype: Of the features.
         normalize: As in :meth:`pprgnn.Adjacency.from_edge_index`; what comes as an adjacency is left as it is.
         add_self_loops: The same.
+        flow: As in PyG; ``"target_to_source"`` reads an ``edge_index`` the other way round.
     """
     if isinstance(edge_index, Adjacency):
         if edge_weight is not None:
@@ -112,6 +114,7 @@ def as_adjacency(
     def build() -> Adjacency:
         if sparse:
             return Adjacency.from_torch(edge_index, **options)
-        return Adjacency.from_edge_index(edge_index, edge_weight, num_nodes, **options)
+        edges = edge_index if flow == "source_to_target" else edge_index.flip(0)
+        return Adjacency.from_edge_index(edges, edge_weight, num_nodes, **options)
 
-    return cached_adjacency(edge_index, edge_weight, (num_nodes, "source_to_target", *options.values()), build)
+    return cached_adjacency(edge_index, edge_weight, (num_nodes, flow, *options.values()), build)

@@ -1,0 +1,254 @@
+"""Any convolution of PyTorch Geometric, made infinitely deep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import reset, zeros
+
+from pprgnn.core.activation import Activation
+from pprgnn.core.depth import DepthRule, Fixed
+from pprgnn.core.solve import solve
+from pprgnn.core.steps import solve_steps
+from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
+from pprgnn.nn.known_convs import Known, exact_norm, know, quick_norm, strength_of
+from pprgnn.nn.wrapped_conv import (
+    check_inside,
+    checked,
+    directed,
+    graph_of,
+    same_randomness,
+    shape_of,
+    tensors_of,
+    width_of,
+    without_masks,
+)
+
+
+class InfiniteDepth(InfiniteLayer):
+    r"""Turns a convolution into an infinitely deep one.
+
+    .. math::
+        \mathbf{G}^{(n)} = \phi\left(\beta_n \, \mathrm{conv}(\mathbf{G}^{(n+1)}) + \mathbf{B}\right), \qquad
+        \beta_n = \frac{1}{1 + n \epsilon}
+
+    for :math:`n = \infty, \ldots, 1, 0`; the output is :math:`\mathbf{G}^{(0)}`. It converges for every
+    convolution whose Lipschitz constant is finite, whatever its weights. With a
+    :class:`torch_geometric.nn.GCNConv` without bias inside it is :class:`PPRConv`.
+
+    Args:
+        conv: Any convolution that returns as many channels as it takes: :obj:`GCNConv`, :obj:`GATConv`,
+            :obj:`GINConv`, :obj:`SAGEConv`, :obj:`TransformerConv`, :obj:`GINEConv`, :obj:`RGCNConv`, your own; or
+            a :class:`torch_geometric.nn.HeteroConv` of such, whose states are dictionaries. Dropout inside it has
+            one mask for all steps of a pass; batch norm is refused, because its statistics would mix the steps.
+        in_channels: If given, :math:`\mathbf{B} = \mathbf{X} \mathbf{\Omega} + \mathbf{b}` with a linear map from
+            so many channels (:obj:`-1`: as many as the first input has). Otherwise :math:`\mathbf{B} =
+            \mathbf{X}`.
+        channels: Width of the state, where it is needed and :obj:`conv` does not tell it.
+        eps: Decay rate: the smaller, the farther messages travel. (default: :obj:`1.0`)
+        learn_eps: As in :class:`PPRConv`. (default: :obj:`False`)
+        activation: As in :class:`PPRConv`. (default: :obj:`"relu"`)
+        depth: As in :class:`PPRConv`: by default measured. (default: :obj:`None`)
+        tol: Error allowed, relative to the norm of :math:`\mathbf{B}`. (default: :obj:`1e-5`)
+        max_depth: The cap; reaching it warns. (default: :obj:`500`)
+        grad_terms: Through how many of the last steps the gradient goes, :obj:`None` for all. Memory grows with
+            it, not with depth. (default: :obj:`5`)
+        checkpoint: Keep the states alone of these steps, and repeat the steps in the backward pass.
+            (default: :obj:`False`)
+        direction: :obj:`"in"`: messages go along the edges; :obj:`"out"`: against them; :obj:`"both"`: the mean of
+            both, each with weights of its own. (default: :obj:`"in"`)
+        lipschitz: An upper bound of the Lipschitz constant of :obj:`conv` in the Frobenius norm, a number or a
+            function of the arguments of :meth:`forward`: depth is then proved. Known without it for
+            :obj:`GCNConv`, :obj:`SAGEConv`, :obj:`GraphConv` and :obj:`GINConv`; elsewhere depths are compared
+            with each other, and :obj:`last_solution.status` says so. (default: :obj:`None`)
+        bias: Whether the linear map has a bias. (default: :obj:`True`)
+
+    Shapes:
+        - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or a dictionary of them; all other arguments go
+          to :obj:`conv` as they are
+        - **output:** node features :math:`(|\mathcal{V}|, F)`, or a dictionary
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.nn import GATConv
+        >>> layer = InfiniteDepth(GATConv(32, 8, heads=4), in_channels=16, eps=0.5)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> layer(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 32])
+        >>> layer.last_solution.converged
+        True
+    """
+
+    def __init__(
+        self,
+        conv: torch.nn.Module,
+        in_channels: int | None = None,
+        *,
+        channels: int | None = None,
+        eps: float | Sequence[float] = 1.0,
+        learn_eps: bool | Literal["channel"] = False,
+        activation: str | Activation | None = "relu",
+        depth: int | DepthRule | None = None,
+        tol: float = 1e-5,
+        max_depth: int = 500,
+        grad_terms: int | None = 5,
+        checkpoint: bool = False,
+        direction: Literal["in", "out", "both"] = "in",
+        lipschitz: float | Callable[..., float] | None = None,
+        bias: bool = True,
+    ) -> None:
+        channels = width_of(conv, channels)
+        super().__init__(channels, eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint)
+        check_inside(conv)
+        self.in_channels = in_channels
+        self.direction = direction
+        self.lipschitz = lipschitz
+        self.conv = directed(conv, direction)
+        self.lin: torch.nn.Module = torch.nn.Identity()
+        self.bias = None
+        if in_channels is not None:
+            if channels is None:
+                raise ValueError(
+                    f"in_channels needs the width of {type(conv).__name__}, which does not tell it; give "
+                    f"channels=... as well."
+                )
+            self.lin = Linear(in_channels, channels, bias=False, weight_initializer="glorot")
+            self.bias = Parameter(torch.zeros(channels)) if bias else None
+        super().reset_parameters()  # of this layer alone: the convolution comes with its weights
+
+    @property
+    def out_channels(self) -> int | None:
+        """Width of the state, if it is known."""
+        return self._rate_channels
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, those of the convolution included, and forget the depth."""
+        super().reset_parameters()
+        reset(self.conv)
+        reset(self.lin)
+        zeros(self.bias)
+
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Node features in, node features out; everything else goes to the convolution as it is."""
+        x = one_set_of_nodes(type(self).__name__, x)
+        if isinstance(x, Mapping):
+            return self._forward_types(x, args, kwargs)
+        b = self._input_term(x)
+        return self._forward_joined(b, lambda g: self.conv(g, *args, **kwargs), args, kwargs)
+
+    def _input_term(self, x: Tensor) -> Tensor:
+        if not isinstance(x, Tensor) or x.dim() < 2:
+            raise ValueError(f"x must have shape (num_nodes, channels), but is {shape_of(x)}.")
+        if not x.is_floating_point():
+            raise ValueError(f"x must hold floating-point numbers, but has dtype {x.dtype}; use x.float().")
+        b: Tensor = self.lin(x)
+        if self.out_channels is not None and b.size(-1) != self.out_channels:
+            raise ValueError(
+                f"x must have {self.out_channels} columns, as many as {type(self.conv).__name__} returns, but has "
+                f"{b.size(-1)}; give in_channels={b.size(-1)} to have a linear map before it."
+            )
+        return b if self.bias is None else b + self.bias
+
+    def _forward_types(
+        self, x: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, Tensor]:
+        """A state per type of node: all of them, one below the other, are one state."""
+        if self.in_channels is not None:
+            raise ValueError(
+                "A dictionary of node types needs a linear map for each; leave in_channels out and put PyG's "
+                "HeteroDictLinear before this layer."
+            )
+        widths = {tuple(each.shape[1:]) for each in x.values()}
+        if len(widths) != 1:
+            raise ValueError(
+                f"All types of nodes must have states of the same width, but they have {sorted(widths)}; put "
+                f"PyG's HeteroDictLinear before this layer."
+            )
+        kinds, sizes = list(x), [len(each) for each in x.values()]
+        together = self._input_term(torch.cat(list(x.values())))
+
+        def function(g: Tensor) -> Tensor:
+            state = dict(zip(kinds, torch.split(g, sizes), strict=True))
+            out = self.conv(state, *args, **kwargs)
+            # A type that no edge leads to gets no message.
+            parts = [torch.zeros_like(state[kind]) if out.get(kind) is None else out[kind] for kind in kinds]
+            return torch.cat(parts)
+
+        state = self._forward_joined(together, function, args, kwargs)
+        return dict(zip(kinds, torch.split(state, sizes), strict=True))
+
+    def _forward_joined(
+        self, b: Tensor, call: Callable[[Tensor], Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
+        b = b.to(next((p.dtype for p in self.parameters()), b.dtype))  # autocast may have lowered it
+        with torch.autocast(b.device.type, enabled=False):
+            if self.explain:
+                return self._explained(b, same_randomness(checked(call, self.conv), self.training))
+            known = know(self.conv, b, args, kwargs) if isinstance(b, Tensor) and b.dim() == 2 else None
+            wants_grad = any(t.requires_grad for t in (b, *self.parameters(), *tensors_of(args, kwargs)))
+            options: dict[str, Any] = {
+                "eps": self.eps,
+                "depth": self.depth_rule,
+                "tol": self.tol,
+                "max_depth": self.max_depth,
+                "grad_terms": self.grad_terms,
+                "activation": self.activation,
+                "checkpoint": self.checkpoint,
+            }
+            if known is not None and known.weight is not None:
+                return self._remember(solve(b, known.weight.contiguous(), known.adj, **options))
+            function = checked(call if known is None else known.function, self.conv)
+            solution = solve_steps(
+                b,
+                same_randomness(function, self.training),
+                lipschitz=lambda: self._lipschitz(known, b, args, kwargs),
+                strength=lambda: self._strength(known),
+                graph=cache(lambda: graph_of(b, args, kwargs)),
+                wants_grad=wants_grad,
+                **options,
+            )
+        return self._remember(solution)
+
+    def _lipschitz(
+        self, known: Known | None, b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> float | None:
+        if self.lipschitz is None:
+            return None if known is None else known.lipschitz(exact_norm)
+        given = self.lipschitz(b, *args, **kwargs) if callable(self.lipschitz) else self.lipschitz
+        if not float(given) >= 0:  # also refuses NaN
+            raise ValueError(f"lipschitz must be a number >= 0, but came as {given}.")
+        return float(given)
+
+    def _strength(self, known: Known | None) -> float:
+        strength = None if known is None else known.lipschitz(quick_norm)
+        return strength_of(self.conv) if strength is None else max(strength, 1e-30)
+
+    def _explained(self, b: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """With all of the gradient, at the depth found before: explainers put masks on every message."""
+        if self.last_solution is None:
+            with without_masks(self), torch.no_grad():
+                found = solve_steps(
+                    b, function, eps=self.eps, tol=self.tol, max_depth=self.max_depth, activation=self.activation
+                )
+            self._remember(found)
+        assert self.last_solution is not None
+        solution = solve_steps(
+            b,
+            function,
+            eps=self.eps,
+            depth=Fixed(self.last_solution.depth),
+            grad_terms=None,
+            activation=self.activation,
+        )
+        return solution.state
+
+    def __repr__(self) -> str:
+        width = "" if self.in_channels is None else f"{self.in_channels}, "
+        inner = repr(self.conv).replace("\n", "\n  ")
+        return f"{type(self).__name__}({inner}, {width}{self._rates_repr()})"

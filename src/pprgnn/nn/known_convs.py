@@ -1,0 +1,193 @@
+"""Convolutions of PyG whose inside is known: a product with one matrix, then linear maps.
+
+For these a step costs one sparse product with a matrix that is built once, and their Lipschitz constant is known,
+so that depth can be proved. Only the very classes below count: a subclass may do something else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import MLP, GCNConv, GINConv, GraphConv, SAGEConv
+from torch_geometric.nn.conv import MessagePassing
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.nn.through_adjacency import as_adjacency
+
+ROUNDING = 1 + 1e-5  # of norms, in a bound
+GENTLE = (  # element-wise with slopes of at most 1
+    torch.nn.Identity,
+    torch.nn.ReLU,
+    torch.nn.Tanh,
+    torch.nn.Sigmoid,
+    torch.nn.Softplus,
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A convolution on one graph.
+
+    Args:
+        adj: The matrix of its messages.
+        function: The convolution as a function of the state.
+        lipschitz: An upper bound of its Lipschitz constant, if there is one; the norm of a weight matrix comes
+            from the function that is given.
+        weight: W when the convolution is ÃGW and nothing else.
+    """
+
+    adj: Adjacency
+    function: Callable[[Tensor], Tensor]
+    lipschitz: Callable[[Callable[[Tensor], float]], float | None]
+    weight: Tensor | None = None
+
+
+def know(conv: torch.nn.Module, state: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Known | None:
+    """What is known about ``conv(state, *args, **kwargs)``, or ``None``."""
+    look = _KNOWN.get(type(conv))
+    if look is None or state.dim() != 2 or not isinstance(conv, MessagePassing):
+        return None
+    if conv.explain or _is_watched(conv) or conv.decomposed_layers > 1:
+        return None
+    named = dict(zip(("edge_index", "edge_weight"), args, strict=False)) | kwargs
+    if len(args) > 2 or not {"edge_index"} <= named.keys() <= {"edge_index", "edge_weight"}:
+        return None
+    edge_index, weight = named["edge_index"], named.get("edge_weight")
+    if conv.flow != "source_to_target" and not isinstance(edge_index, Tensor):
+        return None
+
+    def adjacency(**options: Any) -> Adjacency:
+        return as_adjacency(edge_index, weight, state.size(0), state.dtype, flow=conv.flow, **options)
+
+    return look(conv, weight is not None, adjacency)
+
+
+def _is_watched(conv: torch.nn.Module) -> bool:
+    """Whether there are hooks on its messages or passes, which a product would go past."""
+    return any(hooks for name, hooks in vars(conv).items() if name.endswith("_hooks") and "state_dict" not in name)
+
+
+def _gcn(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+    if conv.aggr not in ("add", "sum") or conv.improved:
+        return None
+    adj = adjacency(
+        normalize="sym" if conv.normalize else None, add_self_loops=conv.normalize and conv.add_self_loops
+    )
+
+    def function(g: Tensor) -> Tensor:
+        out: Tensor = adj @ conv.lin(g)
+        return out if conv.bias is None else out + conv.bias
+
+    return Known(
+        adj,
+        function,
+        lambda norm: adj.norm_bound * norm(conv.lin.weight),
+        conv.lin.weight.t() if conv.bias is None else None,
+    )
+
+
+def _sage(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+    if weighted or conv.aggr not in ("mean", "add", "sum") or conv.project or conv.normalize:
+        return None
+    adj = adjacency(normalize="row" if conv.aggr == "mean" else None, add_self_loops=False)
+    return _neighbours_and_self(adj, conv.lin_l, conv.lin_r if conv.root_weight else None)
+
+
+def _graph_conv(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+    if conv.aggr not in ("add", "sum"):
+        return None
+    return _neighbours_and_self(adjacency(normalize=None, add_self_loops=False), conv.lin_rel, conv.lin_root)
+
+
+def _neighbours_and_self(adj: Adjacency, neighbours: Any, own: Any) -> Known:
+    def function(g: Tensor) -> Tensor:
+        out: Tensor = neighbours(adj @ g)
+        return out if own is None else out + own(g)
+
+    def lipschitz(norm: Callable[[Tensor], float]) -> float:
+        return adj.norm_bound * norm(neighbours.weight) + (0.0 if own is None else norm(own.weight))
+
+    return Known(adj, function, lipschitz)
+
+
+def _gin(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+    if weighted or conv.aggr not in ("add", "sum"):
+        return None
+    adj = adjacency(normalize=None, add_self_loops=False)
+
+    def function(g: Tensor) -> Tensor:
+        out: Tensor = conv.nn(torch.addcmul(adj @ g, g, 1 + conv.eps))
+        return out
+
+    def lipschitz(norm: Callable[[Tensor], float]) -> float | None:
+        inner = lipschitz_of(conv.nn, norm)
+        return None if inner is None else (abs(1 + float(conv.eps)) + adj.norm_bound) * inner
+
+    return Known(adj, function, lipschitz)
+
+
+_KNOWN: dict[type, Callable[[Any, bool, Callable[..., Adjacency]], Known | None]] = {
+    GCNConv: _gcn,
+    SAGEConv: _sage,
+    GraphConv: _graph_conv,
+    GINConv: _gin,
+}
+
+
+def lipschitz_of(module: torch.nn.Module, norm: Callable[[Tensor], float]) -> float | None:
+    """An upper bound for a chain of linear maps and gentle activations; ``None`` for anything else."""
+    if isinstance(module, GENTLE):
+        return 1.0
+    if isinstance(module, torch.nn.LeakyReLU):
+        return max(1.0, abs(module.negative_slope))
+    if isinstance(module, torch.nn.ELU):
+        return max(1.0, abs(module.alpha))
+    if isinstance(module, torch.nn.Dropout):
+        return 1 / (1 - module.p) if module.training and module.p < 1 else 1.0
+    if type(module).__name__ == "Linear" and isinstance(getattr(module, "weight", None), Tensor):
+        return norm(module.weight)  # type: ignore[arg-type]
+    if type(module) is torch.nn.Sequential:
+        parts = list(module)
+    elif type(module) is MLP and _is_plain(module):
+        mlp: Any = module
+        parts = [*mlp.lins, *[mlp.act or torch.nn.Identity()] * len(mlp.lins)]
+    else:
+        return None
+    bounds = [lipschitz_of(part, norm) for part in parts]
+    return None if None in bounds else math.prod(bound for bound in bounds if bound is not None)
+
+
+def _is_plain(mlp: Any) -> bool:
+    """Linear maps with the identity or ReLU-like activations between them: no norm, no dropout in training."""
+    dropout = mlp.training and any(rate > 0 for rate in mlp.dropout)
+    return not dropout and all(isinstance(norm, torch.nn.Identity) for norm in mlp.norms)
+
+
+def exact_norm(weight: Tensor) -> float:
+    """‖W‖₂, rounded up."""
+    return float(torch.linalg.matrix_norm(weight.detach(), ord=2)) * ROUNDING
+
+
+def quick_norm(weight: Tensor, rounds: int = 8) -> float:
+    """‖W‖₂ to a few percent, without a decomposition: power iteration from always the same vector."""
+    weight = weight.detach()
+    v = torch.linspace(0.5, 1.5, weight.size(1), dtype=weight.dtype, device=weight.device)
+    v[::2] *= -1
+    for _ in range(rounds):
+        v = torch.mv(weight.t(), torch.mv(weight, v))
+        v = v / (torch.linalg.vector_norm(v) + 1e-30)
+    return float(torch.linalg.vector_norm(torch.mv(weight, v)))
+
+
+def strength_of(conv: torch.nn.Module) -> float:
+    """How strong an unknown convolution is, up to a factor: the product of the norms of its matrices."""
+    # Vectors of attention, (1, heads, channels), turn messages rather than enlarge them.
+    weights = [p.detach() for p in conv.parameters() if p.dim() >= 2 and not (p.dim() == 3 and p.size(0) == 1)]
+    matrices = [p.reshape(-1, *p.shape[-2:]) for p in weights if min(p.shape[-2:]) > 1]
+    total = sum(math.log(max(quick_norm(each), 1e-30)) for stack in matrices for each in stack)
+    return math.exp(max(-60.0, min(60.0, total)))

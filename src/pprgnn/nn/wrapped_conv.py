@@ -1,0 +1,162 @@
+"""What a convolution needs to be repeated: equal widths, a direction, one mask of dropout, and to be looked at."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.inits import reset
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.fingerprint import fingerprint_of
+from pprgnn.nn.infinite_layer import InfiniteLayer
+
+
+class BothDirections(torch.nn.Module):
+    """The mean of a convolution along the edges and one against them, each with weights of its own."""
+
+    def __init__(self, conv: MessagePassing) -> None:
+        super().__init__()
+        self.along, self.against = conv, copy.deepcopy(conv)
+        reset(self.against)
+        self.against.flow = _TURNED[conv.flow]
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset(self.along)
+        reset(self.against)
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Both, with the same arguments."""
+        out: Tensor = 0.5 * (self.along(x, *args, **kwargs) + self.against(x, *args, **kwargs))
+        return out
+
+
+_TURNED = {"source_to_target": "target_to_source", "target_to_source": "source_to_target"}
+
+
+def directed(conv: torch.nn.Module, direction: str) -> torch.nn.Module:
+    """The convolution along the edges, against them, or both."""
+    if direction == "in":
+        return conv
+    if direction not in ("out", "both"):
+        raise ValueError(f"direction must be 'in', 'out' or 'both', but came as {direction!r}.")
+    if not isinstance(conv, MessagePassing):
+        raise ValueError(
+            f"direction={direction!r} needs a convolution of PyG whose flow can be turned, but "
+            f"{type(conv).__name__} is none; turn the edges instead: edge_index.flip(0)."
+        )
+    if direction == "both":
+        return BothDirections(conv)
+    conv.flow = _TURNED[conv.flow]
+    turned: torch.nn.Module = conv
+    return turned
+
+
+def width_of(conv: torch.nn.Module, channels: int | None) -> int | None:
+    """The number of channels of the state, as far as it can be told before there is an input."""
+    takes, returns = (getattr(conv, name, None) for name in ("in_channels", "out_channels"))
+    takes = takes[0] if isinstance(takes, tuple) and takes else takes
+    if (
+        isinstance(returns, int)
+        and getattr(conv, "concat", False)
+        and isinstance(getattr(conv, "heads", None), int)
+    ):
+        returns *= conv.heads  # type: ignore[operator]
+    told = [width for width in (takes, returns, channels) if isinstance(width, int) and width > 0]
+    if len(set(told)) > 1:
+        asked = "" if channels is None else f", and channels={channels} was given"
+        raise ValueError(
+            f"A recursion needs a convolution that returns as many channels as it takes, but "
+            f"{type(conv).__name__} takes {takes} and returns {returns}{asked}; make them equal (with heads side "
+            f"by side, out_channels times heads counts) and use in_channels for an input of another width."
+        )
+    return told[0] if told else None
+
+
+def check_inside(conv: torch.nn.Module) -> None:
+    """Raise if there is something in it that cannot be repeated."""
+    if not isinstance(conv, torch.nn.Module):
+        raise ValueError(f"conv must be a module such as GCNConv(64, 64), but came as {type(conv).__name__}.")
+    for name, part in conv.named_modules():
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            raise ValueError(
+                f"conv must not contain batch norm, because its statistics would mix all steps of the recursion, "
+                f"but {name or type(conv).__name__} is {type(part).__name__}; use LayerNorm there, or batch norm "
+                f"behind this layer."
+            )
+        if isinstance(part, InfiniteLayer):
+            raise ValueError(f"{type(part).__name__} is infinitely deep already; use it as it is.")
+
+
+def checked(function: Callable[[Tensor], Tensor], conv: torch.nn.Module) -> Callable[[Tensor], Tensor]:
+    """The same, but it says so when the result cannot be the next state."""
+
+    def call(g: Tensor) -> Tensor:
+        out = function(g)
+        if not isinstance(out, Tensor) or out.shape != g.shape:
+            raise ValueError(
+                f"{type(conv).__name__} must return the shape it is given, {tuple(g.shape)}, but returned "
+                f"{shape_of(out)}; make it as wide as its input."
+            )
+        return out
+
+    return call
+
+
+def same_randomness(function: Callable[[Tensor], Tensor], training: bool) -> Callable[[Tensor], Tensor]:
+    """One dropout mask for all steps of a pass: otherwise there would be no limit to converge to."""
+    if not training:
+        return function
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    read = {"cpu": torch.get_rng_state, "cuda": torch.cuda.get_rng_state}
+    write = {"cpu": torch.set_rng_state, "cuda": torch.cuda.set_rng_state}
+    states = {device: read[device]() for device in devices}
+
+    def repeated(g: Tensor) -> Tensor:
+        for device, state in states.items():
+            write[device](state)
+        return function(g)
+
+    return repeated
+
+
+def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+    """Every tensor among the arguments, also those in dictionaries."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, Adjacency):
+            yield value.value
+        elif isinstance(value, Mapping):
+            yield from tensors_of(tuple(value.values()), {})
+
+
+def graph_of(b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int, int]:
+    """Numbers of nodes and edges, and a number that tells graphs apart."""
+    indices = [t for t in tensors_of(args, kwargs) if t.layout == torch.strided and not t.is_floating_point()]
+    edges = sum(t.size(-1) for t in indices if t.dim() == 2)
+    return b.size(-2), edges, fingerprint_of(indices)
+
+
+def shape_of(value: Any) -> str:
+    """In words, for messages."""
+    return f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+@contextmanager
+def without_masks(layer: torch.nn.Module) -> Iterator[None]:
+    """Within it, the convolutions of a layer work as if nobody explained them."""
+    parts = [part for part in layer.modules() if isinstance(part, MessagePassing) and part.explain]
+    for part in parts:
+        part.explain = False
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.explain = True
