@@ -1,7 +1,15 @@
 """PyTorch Geometric layers and networks: a thin shell over the core."""
 
+from pprgnn.nn.conv_nets import ConvStack, InfiniteConvNet
 from pprgnn.nn.infinite_depth import InfiniteDepth
-from pprgnn.nn.layers import depth_state, measure_afresh, ppr_layers, restore_depth_state, set_tolerance
+from pprgnn.nn.layers import (
+    depth_state,
+    infinite_layers,
+    measure_afresh,
+    ppr_layers,
+    restore_depth_state,
+    set_tolerance,
+)
 from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet, PaperGraphNet, PPINet
 from pprgnn.nn.ppr_conv import PPRConv
@@ -12,7 +20,9 @@ from pprgnn.nn.stacked import GraphNet, NodeNet
 __all__ = [
     "PPRGNN",
     "CoPurchaseNet",
+    "ConvStack",
     "GraphNet",
+    "InfiniteConvNet",
     "InfiniteDepth",
     "Network",
     "NodeNet",
@@ -21,6 +31,7 @@ __all__ = [
     "PaperGraphNet",
     "PyGNet",
     "depth_state",
+    "infinite_layers",
     "measure_afresh",
     "ppr_layers",
     "restore_depth_state",

@@ -17,7 +17,7 @@ from pprgnn.core.depth import DepthRule, Fixed
 from pprgnn.core.solve import solve
 from pprgnn.core.steps import solve_steps
 from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
-from pprgnn.nn.known_convs import Known, exact_norm, know, quick_norm, strength_of
+from pprgnn.nn.known_convs import Known, exact_norm, know, matrices_of, quick_norm, strength_of
 from pprgnn.nn.wrapped_conv import (
     check_inside,
     checked,
@@ -133,6 +133,10 @@ class InfiniteDepth(InfiniteLayer):
         reset(self.conv)
         reset(self.lin)
         zeros(self.bias)
+
+    def weights(self) -> list[Tensor]:
+        """Those of the convolution."""
+        return matrices_of(self.conv)
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Node features in, node features out; everything else goes to the convolution as it is."""

@@ -27,6 +27,7 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
     """
 
     last_solution: Solution | None
+    has_terms = True  # whether grad_terms cuts the gradient short
 
     def __init__(
         self,
@@ -89,6 +90,10 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
             eps = next(self.parameters(), torch.empty(0)).new_tensor(self.rates)
         several = self._rate_channels is not None and eps.numel() not in (1, self._rate_channels)
         return per_channel(eps, self._rate_channels) if several and self._rate_channels else eps
+
+    def weights(self) -> list[Tensor]:
+        """The matrices that a step multiplies states by: their norms tell how strong it is."""
+        raise NotImplementedError
 
     def _remember(self, solution: Solution) -> Tensor:
         self.last_solution = replace(solution, state=solution.state.detach())

@@ -184,10 +184,15 @@ def quick_norm(weight: Tensor, rounds: int = 8) -> float:
     return float(torch.linalg.vector_norm(torch.mv(weight, v)))
 
 
-def strength_of(conv: torch.nn.Module) -> float:
-    """How strong an unknown convolution is, up to a factor: the product of the norms of its matrices."""
+def matrices_of(conv: torch.nn.Module) -> list[Tensor]:
+    """Every matrix among the parameters."""
     # Vectors of attention, (1, heads, channels), turn messages rather than enlarge them.
     weights = [p.detach() for p in conv.parameters() if p.dim() >= 2 and not (p.dim() == 3 and p.size(0) == 1)]
-    matrices = [p.reshape(-1, *p.shape[-2:]) for p in weights if min(p.shape[-2:]) > 1]
-    total = sum(math.log(max(quick_norm(each), 1e-30)) for stack in matrices for each in stack)
+    stacks = [p.reshape(-1, *p.shape[-2:]) for p in weights if min(p.shape[-2:]) > 1]
+    return [matrix for stack in stacks for matrix in stack]
+
+
+def strength_of(conv: torch.nn.Module) -> float:
+    """How strong an unknown convolution is, up to a factor: the product of the norms of its matrices."""
+    total = sum(math.log(max(quick_norm(each), 1e-30)) for each in matrices_of(conv))
     return math.exp(max(-60.0, min(60.0, total)))

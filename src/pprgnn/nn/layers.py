@@ -11,7 +11,13 @@ from torch import Tensor
 
 from pprgnn.core.depth_memories import DepthMemories
 from pprgnn.core.depth_memory import DepthMemory
+from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.ppr_conv import PPRConv
+
+
+def infinite_layers(module: torch.nn.Module) -> list[tuple[str, InfiniteLayer]]:
+    """Every :class:`PPRConv` and :class:`InfiniteDepth` in ``module`` with its name, in their order."""
+    return [(name, layer) for name, layer in module.named_modules() if isinstance(layer, InfiniteLayer)]
 
 
 def ppr_layers(module: torch.nn.Module) -> list[tuple[str, PPRConv]]:
@@ -20,10 +26,10 @@ def ppr_layers(module: torch.nn.Module) -> list[tuple[str, PPRConv]]:
 
 
 def set_tolerance(module: torch.nn.Module, tol: float) -> None:
-    """Set the error that every :class:`PPRConv` in ``module`` may leave."""
+    """Set the error that every infinite-depth layer in ``module`` may leave."""
     if not tol > 0:
         raise ValueError(f"tol must be > 0, but came as {tol}.")
-    for _, layer in ppr_layers(module):
+    for _, layer in infinite_layers(module):
         layer.tol = tol
 
 
@@ -34,7 +40,7 @@ def measure_afresh(module: torch.nn.Module) -> Iterator[None]:
     What comes out then depends on the weights and on the graphs seen within the block (in their order), not on
     the steps before; and the steps after do not depend on what happened in the block.
     """
-    layers = [layer for _, layer in ppr_layers(module)]
+    layers = [layer for _, layer in infinite_layers(module)]
     before = [layer.depth_rule for layer in layers]
     kinds = (DepthMemory, DepthMemories)
     fresh = {id(rule): type(rule)(rule.rule, rule.share) for rule in before if isinstance(rule, kinds)}
@@ -76,5 +82,5 @@ def restore_depth_state(module: torch.nn.Module, state: Mapping[str, Any], tenso
 
 
 def _memories(module: torch.nn.Module) -> dict[str, DepthMemories]:
-    layers = ppr_layers(module)
+    layers = infinite_layers(module)
     return {name: layer.depth_rule for name, layer in layers if isinstance(layer.depth_rule, DepthMemories)}

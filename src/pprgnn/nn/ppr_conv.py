@@ -87,7 +87,6 @@ class PPRConv(InfiniteLayer):
     """
 
     hops = 1  # how many a step makes
-    has_terms = True  # whether grad_terms cuts the gradient short
 
     def __init__(
         self,
@@ -174,6 +173,10 @@ class PPRConv(InfiniteLayer):
     def recurrent_weight(self) -> Tensor:
         """W as the recursion uses it: here the parameter itself."""
         return self.weight
+
+    def weights(self) -> list[Tensor]:
+        """W alone."""
+        return [self.recurrent_weight()]
 
     def _solution(self, b: Tensor, adj: Adjacency) -> Solution:
         return self._solve(self._input_term(b if not self.smooth_input else adj @ b), adj)

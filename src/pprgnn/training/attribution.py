@@ -20,12 +20,12 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.buffers import release_buffers
 from pprgnn.core.depth import Fixed
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.infinite_layer import InfiniteLayer
+from pprgnn.nn.layers import infinite_layers
 from pprgnn.nn.network import Network
-from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.guard import smallest_eps, weight_norm
+from pprgnn.training.guard import largest_norm, smallest_eps
 from pprgnn.training.memory import available_memory
 from pprgnn.training.model import Model, layer_facts
 
@@ -89,7 +89,7 @@ def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: 
                 "smaller training.lr or a larger model.eps."
             )
         target = int(logits.argmax()) if target is None else target
-        reached = [(layer, facts[i]["depth"]) for i, (_, layer) in enumerate(ppr_layers(network))]
+        reached = [(layer, facts[i]["depth"]) for i, (_, layer) in enumerate(infinite_layers(network))]
         num_nodes = _num_nodes(network, batch)
         cut = [(layer, depth) for layer, depth in reached if layer.has_terms]
         terms, checkpoint = _plan(cut, num_nodes, _budget(memory, model.device))
@@ -138,7 +138,9 @@ def _num_nodes(network: Network, batch: Batch) -> int:
 
 # ------------------------------------------------------------------------------------------- the network meanwhile
 @contextmanager
-def _at_depths(reached: Sequence[tuple[PPRConv, int]], terms: int | None, checkpoint: bool) -> Iterator[None]:
+def _at_depths(
+    reached: Sequence[tuple[InfiniteLayer, int]], terms: int | None, checkpoint: bool
+) -> Iterator[None]:
     """Within it, the layers go exactly so deep, and their gradients have so many terms."""
     names = ("depth_rule", "grad_terms", "checkpoint", "last_solution")
     before = [{name: getattr(layer, name) for name in names} for layer, _ in reached]
@@ -176,7 +178,7 @@ def _budget(memory: int | None, device: torch.device) -> int:
     return (UNKNOWN_MEMORY if available is None else available) // 2
 
 
-def _plan(reached: Sequence[tuple[PPRConv, int]], num_nodes: int, budget: int) -> tuple[int | None, bool]:
+def _plan(reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, budget: int) -> tuple[int | None, bool]:
     """All terms if they fit, if need be with states computed twice; otherwise as many terms as fit."""
     everything = max((depth for _, depth in reached), default=0) + 1
     for terms in range(everything, 1, -1):
@@ -186,11 +188,11 @@ def _plan(reached: Sequence[tuple[PPRConv, int]], num_nodes: int, budget: int) -
     return (None if everything == 1 else 1), False
 
 
-def _needed(reached: Sequence[tuple[PPRConv, int]], num_nodes: int, terms: int, checkpoint: bool) -> int:
+def _needed(reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, terms: int, checkpoint: bool) -> int:
     """Bytes of all states that are there at the same time."""
     kept, largest = 0, dict[int, int]()
     for layer, depth in reached:
-        size = num_nodes * layer.out_channels * layer.weight.element_size()
+        size = num_nodes * layer.out_channels * layer.weights()[0].element_size()
         states = (min(terms, depth) + SPARE) * size
         if checkpoint:  # layers of one width use the same buffers, one after the other
             kept += SPARE * size
@@ -201,7 +203,7 @@ def _needed(reached: Sequence[tuple[PPRConv, int]], num_nodes: int, terms: int, 
 
 
 def _layers(
-    facts: Sequence[dict[str, Any]], reached: Sequence[tuple[PPRConv, int]], terms: int | None, edges: Any
+    facts: Sequence[dict[str, Any]], reached: Sequence[tuple[InfiniteLayer, int]], terms: int | None, edges: Any
 ) -> list[LayerReach]:
     known = ("layer", "depth", "status", "error_bound", "measured_error")
     layers = []
@@ -212,12 +214,12 @@ def _layers(
     return layers
 
 
-def _left_out(layer: PPRConv, edges: Any, terms: int, depth: int) -> float | None:
+def _left_out(layer: InfiniteLayer, edges: Any, terms: int, depth: int) -> float | None:
     """Σ over the levels left out of L ∏ c, relative to the gradient that comes in (section 3 of the method)."""
     if not isinstance(edges, Adjacency):
         return None
     lipschitz = layer.activation.lipschitz
-    rate = lipschitz * edges.norm_bound * weight_norm(layer.weight) * (1 + 1e-5)  # rounding of the norm
+    rate = lipschitz * edges.norm_bound * largest_norm(layer) * (1 + 1e-5)  # rounding of the norm
     eps, product, total = smallest_eps(layer.eps), lipschitz, 0.0
     for n in range(depth + 1):
         total += product if n >= terms else 0.0

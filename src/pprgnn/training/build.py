@@ -145,7 +145,7 @@ def _own_network(system: System, config: ModelConfig, shape: Shape) -> Network:
     """A system with a network of its own; where nodes have no features, it reads learned rows."""
     from pprgnn.nn.embedded import EmbeddedNet
 
-    options = {name: getattr(config, name) for name in system.reads} | system.own_settings(config.own)
+    options = {name: _value(config, name) for name in system.reads} | system.own_settings(config.own)
     if "typical_nodes" in system.facts:
         options["typical_nodes"] = shape.typical_nodes
     if shape.num_nodes is None:
@@ -201,20 +201,25 @@ def _stacked_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[st
 
 def _conv_options(system: System, config: ModelConfig) -> dict[str, Any]:
     """What the layer is told, and the class of the layer; of our own settings, those that it reads."""
-    options = {
-        "eps": config.eps,
-        "learn_eps": {"no": False, "yes": True, "channel": "channel"}[config.learn_eps],
-        "activation": config.activation,
-        "grad_terms": config.grad_terms or None,
-    }
-    return {name: value for name, value in options.items() if name in system.reads} | {
+    own = ("eps", "learn_eps", "activation", "grad_terms")
+    return {name: _value(config, name) for name in own if name in system.reads} | {
         "layer": system.load(),
-        "depth": _depth_rule(config.depth),
+        "depth": _value(config, "depth"),
         "max_depth": config.max_depth,
         "add_self_loops": config.self_loops,
         "normalize": config.normalize,
         **system.own_settings(config.own),
     }
+
+
+def _value(config: ModelConfig, name: str) -> Any:
+    """A setting as the layers want it."""
+    value = getattr(config, name)
+    if name == "learn_eps":
+        return {"no": False, "yes": True, "channel": "channel"}[value]
+    if name == "grad_terms":
+        return value or None
+    return _depth_rule(value) if name == "depth" else value
 
 
 def _depth_rule(depth: str | int) -> int | DepthRule | None:

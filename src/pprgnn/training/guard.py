@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from pprgnn.core.solution import ConvergenceWarning, Status
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.infinite_layer import InfiniteLayer
+from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.errors import TrainingError
 
 EXPLODED = 1e4  # times the smallest loss so far, or 1
@@ -78,28 +79,27 @@ def check_loss(loss: float, smallest: float, network: nn.Module, lr: float) -> N
 
 def stopped(network: nn.Module, what: str, lr: float) -> TrainingError:
     """The error that names the layer to blame, its norm, and the remedy."""
-    name, weight, eps = _culprit(network)
-    norm = weight_norm(weight)
+    name, norm, eps = _culprit(network)
     size = f"‖W‖₂ = {norm:.3g}" if math.isfinite(norm) else "W is not finite"
     decay = f", eps = {eps:.3g}" if eps else ""
     remedy = REMEDY.format(lr=lr, more=SLOWER if eps else "")
     return TrainingError(f"{what}: look at layer {name} ({size}{decay}). {remedy}")
 
 
-def _culprit(network: nn.Module) -> tuple[str, Tensor, float | None]:
+def _culprit(network: nn.Module) -> tuple[str, float, float | None]:
     """The first layer whose state or weights overflowed; otherwise the one with the largest weights."""
-    layers = ppr_layers(network)
+    layers = infinite_layers(network)
     for name, layer in layers:
         solution = layer.last_solution
         overflowed = solution is not None and solution.status is Status.NOT_FINITE
-        if overflowed or not bool(torch.isfinite(layer.weight).all()):
-            return name, layer.recurrent_weight(), smallest_eps(layer.eps)
+        if overflowed or not math.isfinite(largest_norm(layer)):
+            return name, largest_norm(layer), smallest_eps(layer.eps)
     if layers:
-        name, layer = max(layers, key=lambda item: weight_norm(item[1].recurrent_weight()))
-        return name, layer.recurrent_weight(), smallest_eps(layer.eps)
+        name, layer = max(layers, key=lambda item: largest_norm(item[1]))
+        return name, largest_norm(layer), smallest_eps(layer.eps)
     matrices = [(name, p) for name, p in network.named_parameters() if p.dim() == 2]
     name, weight = max(matrices, key=lambda item: _order(weight_norm(item[1])))
-    return name, weight, None
+    return name, weight_norm(weight), None
 
 
 def _order(norm: float) -> float:
@@ -110,6 +110,12 @@ def weight_norm(weight: Tensor) -> float:
     """‖W‖₂, or nan when W is not finite."""
     weight = weight.detach()
     return float(torch.linalg.matrix_norm(weight, ord=2)) if bool(torch.isfinite(weight).all()) else math.nan
+
+
+def largest_norm(layer: InfiniteLayer) -> float:
+    """The largest ‖W‖₂ of what a step multiplies by; nan when something is not finite, 0 without weights."""
+    norms = [weight_norm(weight) for weight in layer.weights()]
+    return math.nan if any(map(math.isnan, norms)) else max(norms, default=0.0)
 
 
 def smallest_eps(eps: float | Tensor) -> float:

@@ -15,7 +15,7 @@ from torch import Tensor
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.average import RunningAverage
 from pprgnn.training.batches import Batch
 from pprgnn.training.budget import plan_memory
@@ -182,7 +182,7 @@ class Training:
         epoch_loss = scores.pop("loss")
         progress.smallest_loss = min(progress.smallest_loss, epoch_loss)
         self.schedule.after_epoch(epoch_loss)
-        depth = [layer.last_solution.depth for _, layer in ppr_layers(self.network) if layer.last_solution]
+        depth = [layer.last_solution.depth for _, layer in infinite_layers(self.network) if layer.last_solution]
         if due and not self.shared:
             val = self._validate()
         best, best_epoch = progress.best, progress.best_epoch

@@ -15,7 +15,7 @@ from torch import Tensor
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.whole_file import read_tensors, write_tensors
-from pprgnn.nn.layers import measure_afresh, ppr_layers, set_tolerance
+from pprgnn.nn.layers import infinite_layers, measure_afresh, set_tolerance
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch, Batches
 from pprgnn.training.build import EDGES, Shape, build_network, digest, features
@@ -86,7 +86,8 @@ class Model:
     @contextmanager
     def precise(self) -> Iterator[None]:
         """Within it the network evaluates: no dropout, final tolerance, depths measured anew."""
-        training, tolerances = self.network.training, [(layer, layer.tol) for _, layer in ppr_layers(self.network)]
+        training = self.network.training
+        tolerances = [(layer, layer.tol) for _, layer in infinite_layers(self.network)]
         with measure_afresh(self.network):
             try:
                 self.network.eval()
@@ -157,9 +158,9 @@ def head(network: Network, batch: Batch, state: Tensor) -> Tensor:
 
 def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
     """What is known about the last solve of each infinite-depth layer."""
-    from pprgnn.training.guard import smallest_eps, weight_norm
+    from pprgnn.training.guard import largest_norm, smallest_eps
 
-    for name, layer in ppr_layers(network):
+    for name, layer in infinite_layers(network):
         solution = layer.last_solution
         if solution is not None:
             yield {
@@ -169,6 +170,6 @@ def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
                 "error_bound": solution.error_bound,
                 "measured_error": solution.measured_error,
                 "estimated_error": solution.estimated_error,
-                "weight_norm": weight_norm(layer.recurrent_weight()),
+                "weight_norm": largest_norm(layer),
                 "eps": smallest_eps(layer.eps),
             }

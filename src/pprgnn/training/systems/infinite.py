@@ -53,6 +53,16 @@ class MGNNI(EIGNN):
     scales: int = option(2, "hops per step: equilibria for 1, 2, ... up to so many", least=1)
 
 
+@dataclass(frozen=True)
+class AnyConv:
+    """Settings of networks of any convolution."""
+
+    conv: Literal["gcn", "gat", "gatv2", "gin", "sage", "graph", "transformer"] = option(
+        "gcn", "which convolution of PyG"
+    )
+    heads: int = option(4, "heads of gat, gatv2 and transformer; they share the width", least=1)
+
+
 SYSTEMS: tuple[System, ...] = (
     System(
         name="pprgnn",
@@ -101,5 +111,36 @@ SYSTEMS: tuple[System, ...] = (
         build="pprgnn.baselines.mgnni:MGNNIConv",
         reads=AROUND,
         own=MGNNI,
+    ),
+    System(
+        name="infinite",
+        title="Infinite depth",
+        paper="Transforming PageRank into an Infinite-Depth Graph Neural Network",
+        year=2022,
+        link="https://arxiv.org/abs/2207.00684",
+        summary="Our recursion around a convolution of your choice: attention, perceptrons and more.",
+        kind="network",
+        build="pprgnn.nn:InfiniteConvNet",
+        edge_weights=False,
+        reads=(
+            *("hidden", "layers", "dropout", "input_dropout", "pooling"),
+            *("eps", "learn_eps", "activation", "depth", "max_depth", "grad_terms"),
+        ),
+        own=AnyConv,
+        settings={"model.layers": 1},
+    ),
+    System(
+        name="stack",
+        title="Stack",
+        paper="Semi-Supervised Classification with Graph Convolutional Networks",
+        year=2017,
+        link="https://arxiv.org/abs/1609.02907",
+        summary="A linear layer, then a few convolutions of your choice: the finite counterpart of `infinite`.",
+        kind="network",
+        build="pprgnn.nn:ConvStack",
+        edge_weights=False,
+        reads=("hidden", "layers", "dropout", "input_dropout", "pooling"),
+        own=AnyConv,
+        settings={"model.layers": 2},
     ),
 )

@@ -1,0 +1,203 @@
+"""Networks of any convolution by name: infinitely deep, or a stack of a few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import MLP, GATConv, GATv2Conv, GCNConv, GINConv, GraphConv, SAGEConv, TransformerConv
+
+from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.depth import DepthRule
+from pprgnn.data.errors import DataError
+from pprgnn.nn.dropout import dropout as drop
+from pprgnn.nn.infinite_depth import InfiniteDepth
+from pprgnn.nn.network import GraphHead, Network, check_features
+
+ConvName = Literal["gcn", "gat", "gatv2", "gin", "sage", "graph", "transformer"]
+WITH_HEADS = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
+WITH_WEIGHTS = ("gcn", "graph")  # read the weights of edges
+
+
+def conv_of(name: str, channels: int, heads: int) -> torch.nn.Module:
+    """A convolution of PyG that returns as many channels as it takes."""
+    if name in WITH_HEADS:
+        if channels % heads:
+            raise ValueError(
+                f"The width must be a multiple of the heads, but hidden is {channels} and heads is {heads}; "
+                f"change one of them."
+            )
+        attentive: torch.nn.Module = WITH_HEADS[name](channels, channels // heads, heads=heads)
+        return attentive
+    if name == "gin":
+        summing: torch.nn.Module = GINConv(MLP([channels, channels, channels], norm=None))
+        return summing
+    kinds: dict[str, Any] = {"gcn": GCNConv, "sage": SAGEConv, "graph": GraphConv}
+    if name not in kinds:
+        raise ValueError(f"conv must be one of {', '.join([*kinds, 'gin', *WITH_HEADS])}, but came as {name!r}.")
+    plain: torch.nn.Module = kinds[name](channels, channels)
+    return plain
+
+
+class ConvNet(Network):
+    """What both kinds have in common: dropout, then layers, then a head.
+
+    Args:
+        in_channels: Number of features per node.
+        num_classes: Number of outputs.
+        task: ``"node"`` or ``"graph"``.
+        conv: Which convolution, see :func:`conv_of`.
+        heads: Of those that have heads; they share the width.
+        hidden: Width of the states.
+        layers: Number of layers.
+        dropout: Between layers and before the head.
+        input_dropout: Of the features.
+        pooling: From nodes to graphs.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "node",
+        *,
+        conv: ConvName = "gcn",
+        heads: int = 4,
+        hidden: int = 64,
+        layers: int = 1,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        pooling: str = "sum",
+    ) -> None:
+        super().__init__()
+        if task not in ("node", "graph"):
+            raise ValueError(f"task must be 'node' or 'graph', but came as {task!r}.")
+        if layers < 1:
+            raise ValueError(f"layers must be >= 1, but came as {layers}.")
+        self.in_channels, self.conv, self.heads, self.hidden = in_channels, conv, heads, hidden
+        self.dropout, self.input_dropout = dropout, input_dropout
+        self.for_graphs = task == "graph"
+        self.convs = torch.nn.ModuleList()
+        self.head: torch.nn.Module = torch.nn.Linear(hidden, num_classes)
+        if self.for_graphs:
+            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
+
+    def _arguments(
+        self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None
+    ) -> tuple[Tensor, list[Any]]:
+        """The features after their dropout, and what every convolution is called with."""
+        x = check_features(x, self.in_channels)
+        if isinstance(edge_index, Adjacency):
+            raise DataError(f"{type(self).__name__} needs a plain edge_index, but got a pprgnn.Adjacency.")
+        if edge_weight is not None and self.conv not in WITH_WEIGHTS:
+            raise DataError(
+                f"conv = {self.conv!r} cannot use edge weights, but the graph has some; leave them out or choose "
+                f"one of {', '.join(WITH_WEIGHTS)}."
+            )
+        weights = [] if edge_weight is None else [edge_weight]
+        return drop(x, self.input_dropout, self.training), [edge_index, *weights]
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """Dropout and a linear layer for nodes; pooling and the head for graphs."""
+        if self.for_graphs:
+            logits: Tensor = self.head(state, batch, num_graphs)
+            return logits
+        logits = self.head(drop(state, self.dropout, self.training))
+        return logits
+
+    @property
+    def adjacency_options(self) -> dict[str, Any] | None:
+        """``None``: PyG's convolutions want a plain ``edge_index``."""
+        return None
+
+    def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
+        """Those of the convolutions."""
+        for layer in self.convs:
+            yield from (layer.conv if isinstance(layer, InfiniteDepth) else layer).parameters()
+
+
+class InfiniteConvNet(ConvNet):
+    """:class:`InfiniteDepth` layers around a convolution by name.
+
+    Args:
+        in_channels, num_classes, task: As in :class:`ConvNet`.
+        eps, learn_eps, activation, depth, max_depth, grad_terms: As in :class:`InfiniteDepth`.
+        **options: Those of :class:`ConvNet`.
+
+    Example:
+        >>> import torch
+        >>> net = InfiniteConvNet(16, 7, conv="gat", hidden=32, eps=0.5)
+        >>> net(torch.randn(3, 16), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])).shape
+        torch.Size([3, 7])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "node",
+        *,
+        eps: float | Sequence[float] = 0.25,
+        learn_eps: bool | Literal["channel"] = False,
+        activation: str | Activation | None = "relu",
+        depth: int | DepthRule | None = None,
+        max_depth: int = 500,
+        grad_terms: int | None = 5,
+        **options: Any,
+    ) -> None:
+        layers = options.get("layers", 1)
+        super().__init__(in_channels, num_classes, task, **options)
+        for size in [in_channels, *[self.hidden] * (layers - 1)]:
+            self.convs.append(
+                InfiniteDepth(
+                    conv_of(self.conv, self.hidden, self.heads),
+                    size,
+                    channels=self.hidden,
+                    eps=eps,
+                    learn_eps=learn_eps,
+                    activation=resolve_activation(activation),
+                    depth=depth,
+                    max_depth=max_depth,
+                    grad_terms=grad_terms,
+                )
+            )
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """All layers, one after the other."""
+        state, arguments = self._arguments(x, edge_index, edge_weight)
+        for number, layer in enumerate(self.convs):
+            state = layer(drop(state, self.dropout, self.training) if number else state, *arguments)
+        return state
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Without dropout."""
+        return not (self.input_dropout > 0 or (self.dropout > 0 and len(self.convs) > 1))
+
+
+class ConvStack(ConvNet):
+    """A linear layer, then a few convolutions with weights of their own, ReLU and dropout: the usual network."""
+
+    def __init__(
+        self, in_channels: int, num_classes: int, task: Literal["node", "graph"] = "node", **options: Any
+    ) -> None:
+        layers = options.setdefault("layers", 2)
+        super().__init__(in_channels, num_classes, task, **options)
+        self.first = torch.nn.Linear(in_channels, self.hidden)
+        self.convs.extend(conv_of(self.conv, self.hidden, self.heads) for _ in range(layers))
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """All layers, one after the other."""
+        state, arguments = self._arguments(x, edge_index, edge_weight)
+        state = torch.relu(self.first(state))
+        for conv in self.convs:
+            state = torch.relu(conv(drop(state, self.dropout, self.training), *arguments))
+        return state
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Without dropout."""
+        return not (self.input_dropout > 0 or self.dropout > 0)
