@@ -101,7 +101,7 @@ class _Tanh(Activation):
 
 # Named functions rather than lambdas: a layer must survive pickling.
 def _leaky(z: Tensor, slope: float) -> Tensor:
-    return torch.where(z > 0, z, slope * z)
+    return torch.relu(z) if slope == 0.0 else torch.where(z > 0, z, slope * z)
 
 
 def _leaky_derivative(g: Tensor, slope: float) -> Tensor:

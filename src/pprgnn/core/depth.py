@@ -34,6 +34,10 @@ class Problem(Protocol):
         """A matrix whose norm tells how strong a step is; depths are adapted to it between measurements."""
 
     @property
+    def drift(self) -> float:
+        """By which factor the gauge may move until what was measured before counts no more."""
+
+    @property
     def graph(self) -> tuple[int, int, int]:
         """Numbers of nodes and edges and a fingerprint: whether it is the graph of before."""
 

@@ -57,10 +57,11 @@ class DepthMemory:
         eps = float(problem.eps.detach().min())
         graph = problem.graph
         drifted = abs(log_norm - self._log_rates[0]) > 0.02 or eps != self._log_rates[1]
+        too_far = abs(log_norm - self._log_rates[0]) > math.log(problem.drift)
         changed = drifted or graph != self._graph
         # What was measured on other weights is a guess here, on another graph a bolder one: leave a margin.
         aim = tol * (0.1 if graph != self._graph else 0.3 if drifted else 1.0)
-        estimate = None if more_levels else self._estimate(log_norm, eps, aim, max_depth, levels)
+        estimate = None if more_levels or too_far else self._estimate(log_norm, eps, aim, max_depth, levels)
         affordable = self._work * self.share >= self._cost
         no_better = log_norm >= self._log_rates[0] - 0.02 and eps <= self._log_rates[1] and graph == self._graph
         if self._failed == (tol, max_depth, self._levels) and no_better and not affordable and self._last_depth:

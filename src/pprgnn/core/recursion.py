@@ -6,6 +6,8 @@ sparse product, one dense product and one in-place activation.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +52,11 @@ class Problem:
     def gauge(self) -> Tensor:
         """W: its norm tells how strong a step is."""
         return self.weight
+
+    @property
+    def drift(self) -> float:
+        """Any: how the error of this recursion depends on ‖W‖ is well understood."""
+        return math.inf
 
     @property
     def graph(self) -> tuple[int, int, int]:
@@ -140,15 +147,8 @@ class Recursion(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         weight, eps, b, out, *kept = ctx.saved_tensors
         given = Problem(out if b is None else b, weight, eps, ctx.adj, ctx.activation)
-        problem = given if b is None else given.entered()
-        scratch = [take(out) for _ in range(3)]
-        if ctx.repeats:  # G⁽ᴺ⁾ is there; walk down to G⁽¹⁾ once more
-            kept = [*(take(out) for _ in range(min(ctx.terms, ctx.depth) - 1)), *kept]
-            for n in range(len(kept) - 1, 0, -1):
-                problem.step(n, kept[n], kept[n - 1], scratch[0])
-        gradients = _adjoint(ctx, problem, grad_out, [out, *kept], scratch)
-        given.left(problem)
-        give(*(buffer for buffer in scratch if buffer is not gradients[0]))
+        needs = ctx.needs_input_grad[:4]
+        gradients = pull_back(given, [out, *kept], grad_out, ctx.depth, ctx.terms, needs, ctx.repeats)
         if not _graph_is_kept():
             give(*kept)
         return (*gradients, None, None, None, None, None)
@@ -160,31 +160,63 @@ def _graph_is_kept() -> bool:
     return True if ask is None else bool(ask())
 
 
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+
+
+def pull_back(
+    given: Problem,
+    states: list[Tensor],
+    grad_out: Tensor,
+    depth: int,
+    terms: int,
+    needs: Sequence[bool],
+    repeats: bool,
+) -> Gradients:
+    """Gradients of b, weight, eps and the edge values, those that are needed, of a pass of this depth.
+
+    ``states`` are G⁽⁰⁾ in the caller's node order and what was kept: all up to G⁽ᵗᵉʳᵐˢ⁾ or, when the pass
+    ``repeats`` its last steps, the last of them. ``b`` is read only then, and when φ' does not follow from φ(z).
+    """
+    out, *kept = states
+    problem = given.entered() if repeats or not given.activation.from_output else given
+    scratch = [take(out) for _ in range(3)]
+    repeated = [take(out) for _ in range(min(terms, depth) - 1)] if repeats else []
+    kept = [*repeated, *kept]
+    for n in range(len(repeated), 0, -1):  # G⁽ᴺ⁾ is there; walk down to G⁽¹⁾ once more
+        problem.step(n, kept[n], kept[n - 1], scratch[0])
+    gradients = _adjoint(problem, grad_out, [out, *kept], scratch, depth, terms, needs)
+    given.left(problem)
+    give(*repeated, *(buffer for buffer in scratch if buffer is not gradients[0]))
+    return gradients
+
+
 def _adjoint(
-    ctx: Any,
     problem: Problem,
     grad_out: Tensor,
     states: list[Tensor],
     scratch: list[Tensor],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of b, weight, eps and the edge values; section 3 of the method, one line per equation."""
+    depth: int,
+    terms: int,
+    needs: Sequence[bool],
+) -> Gradients:
+    """Section 3 of the method, one line per equation."""
     adj, weight, eps, phi = problem.adj, problem.weight, problem.eps, problem.activation
-    needs_b, needs_weight, needs_eps, needs_value = ctx.needs_input_grad[:4]
+    needs_b, needs_weight, needs_eps, needs_value = needs
     z_bar, product, b_bar = scratch
     weight_bar, eps_bar = torch.zeros_like(weight), torch.zeros_like(eps)
     value_bar = torch.zeros_like(adj.value)
     library = None if needs_value else kernel.library_for(problem)
     if library is not None:  # the loop below, fused
-        products = min(ctx.terms, ctx.depth)
+        products = min(terms, depth)
         weight_bar, eps_bar = kernel.adjoint(
-            library, problem, products, ctx.terms, states, grad_out.contiguous(), [z_bar, product], b_bar
+            library, problem, products, terms, states, grad_out.contiguous(), [z_bar, product], b_bar
         )
     else:
         g, g_bar = states[0], grad_out.contiguous()
         if adj.order is not None:  # both are in the caller's order
             g, g_bar = adj.enter(g, out=product), adj.enter(g_bar, out=z_bar)
-        for n in range(min(ctx.terms, ctx.depth + 1)):
-            below = states[n + 1] if n < ctx.depth else None  # G⁽ⁿ⁺¹⁾, or None for the zero it starts from
+        for n in range(min(terms, depth + 1)):
+            below = states[n + 1] if n < depth else None  # G⁽ⁿ⁺¹⁾, or None for the zero it starts from
             if not phi.from_output:  # φ' needs z itself: repeat the step up to φ
                 g = _pre_activation(problem, n, below, product)
             phi.chain(g_bar, g, out=z_bar)  # Z̄ = φ'(Z⁽ⁿ⁾) ⊙ Ḡ⁽ⁿ⁾
@@ -201,7 +233,7 @@ def _adjoint(
             # ε̄ += dβₙ/dε · Z̄ᵀ(Ã G⁽ⁿ⁺¹⁾ W), read off the d × d matrix: no further pass over the nodes
             per_channel = decay_gradient(n, eps) * (outer * weight).sum(0)
             eps_bar += per_channel if eps.dim() else per_channel.sum()
-            if n + 1 < ctx.terms:
+            if n + 1 < terms:
                 torch.mm(product, (weight * beta).t(), out=z_bar)  # Ḡ⁽ⁿ⁺¹⁾ = P βₙ Wᵀ
                 g, g_bar = below, z_bar
 

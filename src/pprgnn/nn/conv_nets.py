@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import MLP, GATConv, GATv2Conv, GCNConv, GINConv, GraphConv, SAGEConv, TransformerConv
 
-from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import DepthRule
 from pprgnn.data.errors import DataError
@@ -43,47 +43,20 @@ def conv_of(name: str, channels: int, heads: int) -> torch.nn.Module:
 
 
 class ConvNet(Network):
-    """What both kinds have in common: dropout, then layers, then a head.
-
-    Args:
-        in_channels: Number of features per node.
-        num_classes: Number of outputs.
-        task: ``"node"`` or ``"graph"``.
-        conv: Which convolution, see :func:`conv_of`.
-        heads: Of those that have heads; they share the width.
-        hidden: Width of the states.
-        layers: Number of layers.
-        dropout: Between layers and before the head.
-        input_dropout: Of the features.
-        pooling: From nodes to graphs.
-    """
+    """What both kinds have in common: dropout, then layers, then a head."""
 
     def __init__(
-        self,
-        in_channels: int,
-        num_classes: int,
-        task: Literal["node", "graph"] = "node",
-        *,
-        conv: ConvName = "gcn",
-        heads: int = 4,
-        hidden: int = 64,
-        layers: int = 1,
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-        pooling: str = "sum",
+        self, in_channels: int, num_classes: int, task: str, conv: str, hidden: int, layers: int, dropout: float
     ) -> None:
         super().__init__()
         if task not in ("node", "graph"):
             raise ValueError(f"task must be 'node' or 'graph', but came as {task!r}.")
         if layers < 1:
             raise ValueError(f"layers must be >= 1, but came as {layers}.")
-        self.in_channels, self.conv, self.heads, self.hidden = in_channels, conv, heads, hidden
-        self.dropout, self.input_dropout = dropout, input_dropout
-        self.for_graphs = task == "graph"
+        self.in_channels, self.conv, self.dropout = in_channels, conv, dropout
+        self.input_dropout, self.for_graphs = 0.0, task == "graph"
         self.convs = torch.nn.ModuleList()
         self.head: torch.nn.Module = torch.nn.Linear(hidden, num_classes)
-        if self.for_graphs:
-            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
 
     def _arguments(
         self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None
@@ -123,9 +96,17 @@ class InfiniteConvNet(ConvNet):
     """:class:`InfiniteDepth` layers around a convolution by name.
 
     Args:
-        in_channels, num_classes, task: As in :class:`ConvNet`.
+        in_channels: Number of features per node.
+        num_classes: Number of outputs.
+        task: ``"node"`` or ``"graph"``.
+        conv: ``"gcn"``, ``"gat"``, ``"gatv2"``, ``"gin"``, ``"sage"``, ``"graph"`` or ``"transformer"``.
+        heads: Of those that have heads; they share the width.
+        hidden: Width of the states.
+        layers: Number of layers, each infinitely deep.
+        dropout: Between layers and before the head.
+        input_dropout: Of the features.
+        pooling: From nodes to graphs.
         eps, learn_eps, activation, depth, max_depth, grad_terms: As in :class:`InfiniteDepth`.
-        **options: Those of :class:`ConvNet`.
 
     Example:
         >>> import torch
@@ -140,30 +121,37 @@ class InfiniteConvNet(ConvNet):
         num_classes: int,
         task: Literal["node", "graph"] = "node",
         *,
-        eps: float | Sequence[float] = 0.25,
+        conv: ConvName = "gcn",
+        heads: int = 4,
+        hidden: int = 64,
+        layers: int = 1,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        pooling: str = "sum",
+        eps: float | Sequence[float] = 1.0,
         learn_eps: bool | Literal["channel"] = False,
         activation: str | Activation | None = "relu",
         depth: int | DepthRule | None = None,
         max_depth: int = 500,
         grad_terms: int | None = 5,
-        **options: Any,
     ) -> None:
-        layers = options.get("layers", 1)
-        super().__init__(in_channels, num_classes, task, **options)
-        for size in [in_channels, *[self.hidden] * (layers - 1)]:
-            self.convs.append(
-                InfiniteDepth(
-                    conv_of(self.conv, self.hidden, self.heads),
-                    size,
-                    channels=self.hidden,
-                    eps=eps,
-                    learn_eps=learn_eps,
-                    activation=resolve_activation(activation),
-                    depth=depth,
-                    max_depth=max_depth,
-                    grad_terms=grad_terms,
-                )
+        super().__init__(in_channels, num_classes, task, conv, hidden, layers, dropout)
+        self.input_dropout = input_dropout
+        if self.for_graphs:
+            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
+        for size in [in_channels, *[hidden] * (layers - 1)]:
+            layer = InfiniteDepth(
+                conv_of(conv, hidden, heads),
+                size,
+                channels=hidden,
+                eps=eps,
+                learn_eps=learn_eps,
+                activation=activation,
+                depth=depth,
+                max_depth=max_depth,
+                grad_terms=grad_terms,
             )
+            self.convs.append(layer)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers, one after the other."""
@@ -179,15 +167,33 @@ class InfiniteConvNet(ConvNet):
 
 
 class ConvStack(ConvNet):
-    """A linear layer, then a few convolutions with weights of their own, ReLU and dropout: the usual network."""
+    """A linear layer, then a few convolutions with weights of their own, ReLU and dropout: the usual network.
+
+    Args:
+        in_channels, num_classes, task, conv, heads, hidden, layers, dropout, input_dropout, pooling: As in
+            :class:`InfiniteConvNet`; every layer reaches one hop farther.
+    """
 
     def __init__(
-        self, in_channels: int, num_classes: int, task: Literal["node", "graph"] = "node", **options: Any
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "node",
+        *,
+        conv: ConvName = "gcn",
+        heads: int = 4,
+        hidden: int = 64,
+        layers: int = 2,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        pooling: str = "sum",
     ) -> None:
-        layers = options.setdefault("layers", 2)
-        super().__init__(in_channels, num_classes, task, **options)
-        self.first = torch.nn.Linear(in_channels, self.hidden)
-        self.convs.extend(conv_of(self.conv, self.hidden, self.heads) for _ in range(layers))
+        super().__init__(in_channels, num_classes, task, conv, hidden, layers, dropout)
+        self.input_dropout = input_dropout
+        if self.for_graphs:
+            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
+        self.first = torch.nn.Linear(in_channels, hidden)
+        self.convs.extend(conv_of(conv, hidden, heads) for _ in range(layers))
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers, one after the other."""

@@ -126,7 +126,7 @@ def _gin(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Know
 
     def lipschitz(norm: Callable[[Tensor], float]) -> float | None:
         inner = lipschitz_of(conv.nn, norm)
-        return None if inner is None else (abs(1 + float(conv.eps)) + adj.norm_bound) * inner
+        return None if inner is None else (abs(1 + float(conv.eps.detach())) + adj.norm_bound) * inner
 
     return Known(adj, function, lipschitz)
 

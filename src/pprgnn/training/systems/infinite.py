@@ -121,13 +121,11 @@ SYSTEMS: tuple[System, ...] = (
         summary="Our recursion around a convolution of your choice: attention, perceptrons and more.",
         kind="network",
         build="pprgnn.nn:InfiniteConvNet",
-        edge_weights=False,
         reads=(
             *("hidden", "layers", "dropout", "input_dropout", "pooling"),
             *("eps", "learn_eps", "activation", "depth", "max_depth", "grad_terms"),
         ),
         own=AnyConv,
-        settings={"model.layers": 1},
     ),
     System(
         name="stack",
@@ -138,7 +136,6 @@ SYSTEMS: tuple[System, ...] = (
         summary="A linear layer, then a few convolutions of your choice: the finite counterpart of `infinite`.",
         kind="network",
         build="pprgnn.nn:ConvStack",
-        edge_weights=False,
         reads=("hidden", "layers", "dropout", "input_dropout", "pooling"),
         own=AnyConv,
         settings={"model.layers": 2},
