@@ -46,7 +46,7 @@ _HOME = {
     "solution": ("ConvergenceWarning", "Solution", "Status"),
     "solve": ("solve",),
 }
-_ROOMS = ("data", "nn", "training")
+_ROOMS = ("data", "nn", "testing", "training")
 _MODULE_OF = {name: f"pprgnn.core.{module}" for module, names in _HOME.items() for name in names}
 _MODULE_OF |= dict.fromkeys(("GraphClassifier", "NodeClassifier"), "pprgnn.training.classifier")
 

@@ -89,6 +89,7 @@ def _matrix(adj: Adjacency) -> Tensor:
             torch.stack([col, row]),
             adj.value.detach(),
             (adj.num_nodes, adj.num_nodes),
+            device=adj.device,
             check_invariants=False,  # said explicitly: torch warns when it is left open
         )
     return matrix

@@ -31,7 +31,7 @@ def reproduce_command(
         list[str],
         typer.Argument(
             metavar="NAME",
-            help="graphs, ppi, amazon, timing, depth, chains, heterophily, ablations, or all of them; report: "
+            help="graphs, ppi, amazon, timing, depth, chains, heterophily, convolutions, ablations, or all of them; report: "
             "only the page.",
         ),
     ],

@@ -7,6 +7,7 @@ and with them their gradients.
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,8 +54,8 @@ def move(value: Tensor, source: Tensor) -> Tensor:
 
 
 def _room(num_nodes: int, num_entries: int) -> tuple[Tensor, Tensor, Tensor]:
-    crow = torch.empty(num_nodes + 1, dtype=torch.int32)
-    return crow, torch.empty(num_entries, dtype=torch.int32), torch.empty(num_entries, dtype=torch.int32)
+    kind: dict[str, Any] = {"dtype": torch.int32, "device": "cpu"}  # whatever the default device is
+    return torch.empty(num_nodes + 1, **kind), torch.empty(num_entries, **kind), torch.empty(num_entries, **kind)
 
 
 def rows(crow: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ def rows(crow: Tensor) -> Tensor:
     if library is None:
         nodes = torch.arange(num_nodes, dtype=crow.dtype, device=crow.device)
         return nodes.repeat_interleave(crow.diff(), output_size=num_entries)
-    row = torch.empty(num_entries, dtype=torch.int32)
+    row = torch.empty(num_entries, dtype=torch.int32, device="cpu")
     call(library.pprgnn_rows, num_nodes, crow, row)
     return row
 
@@ -85,5 +86,5 @@ def csr_tensor(crow: Tensor, col: Tensor, value: Tensor) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(
-            crow, col, value.detach(), size=(num_nodes, num_nodes), check_invariants=False
+            crow, col, value.detach(), size=(num_nodes, num_nodes), device=value.device, check_invariants=False
         )

@@ -138,7 +138,8 @@ class DepthMemory:
         """Log ‖W‖₂ by a power iteration that starts where the last one ended: an estimate, no decomposition."""
         v, rounds = self._direction, 1
         if v is None or v.shape != weight.shape[:1]:
-            self._probe = torch.randn(weight.size(0), generator=torch.Generator().manual_seed(0)).to(weight)
+            start = torch.Generator("cpu").manual_seed(0)
+            self._probe = torch.randn(weight.size(0), generator=start, device="cpu").to(weight)
             self._probe *= 0.1 / self._probe.norm()
             v, rounds = self._probe, 60  # from scratch: later drift must not look like convergence
         v = v.to(weight) + self._probe.to(weight)  # a direction that starts to grow must be seen

@@ -32,7 +32,7 @@ def cache_friendly_order(crow: Tensor, col: Tensor, reorder: bool | Literal["aut
     library = graph_library(col, num_nodes, col.numel())
     if library is None:
         return torch.from_numpy(_community_order(crow.cpu().numpy(), col.cpu().numpy())).to(col.device)
-    order = torch.empty(num_nodes, dtype=torch.int64)
+    order = torch.empty(num_nodes, dtype=torch.int64, device="cpu")
     call(library.pprgnn_order, num_nodes, crow, col, order)
     return order
 

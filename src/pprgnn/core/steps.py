@@ -48,7 +48,7 @@ class Steps:
     @property
     def gauge(self) -> Tensor:
         """The strength as a matrix of one entry."""
-        return torch.tensor([[self.strength()]], dtype=torch.float64)
+        return torch.tensor([[self.strength()]], dtype=torch.float64, device="cpu")
 
     def detach(self) -> Steps:
         """The same numbers without their autograd history."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pprgnn.experiments.ablations import ABLATIONS
 from pprgnn.experiments.amazon import AMAZON
 from pprgnn.experiments.chains import CHAINS
+from pprgnn.experiments.convolutions import CONVOLUTIONS
 from pprgnn.experiments.depth import DEPTH
 from pprgnn.experiments.experiment import Experiment, Extent
 from pprgnn.experiments.graphs import GRAPHS
@@ -18,5 +19,5 @@ from pprgnn.experiments.timing import TIMING
 __all__ = ["EXPERIMENTS", "Experiment", "Extent"]
 
 EXPERIMENTS: dict[str, Experiment] = {
-    each.name: each for each in (GRAPHS, PPI, AMAZON, TIMING, DEPTH, CHAINS, HETEROPHILY, ABLATIONS)
+    each.name: each for each in (GRAPHS, PPI, AMAZON, TIMING, DEPTH, CHAINS, HETEROPHILY, CONVOLUTIONS, ABLATIONS)
 }

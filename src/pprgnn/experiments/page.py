@@ -10,7 +10,7 @@ from pprgnn.data.whole_file import write_text
 from pprgnn.experiments import EXPERIMENTS
 from pprgnn.experiments.figures import Pictures
 from pprgnn.experiments.page_curves import amazon, chains, depth
-from pprgnn.experiments.page_tables import ablations, graphs, heterophily, ppi
+from pprgnn.experiments.page_tables import ablations, convolutions, graphs, heterophily, ppi
 from pprgnn.experiments.page_timing import timing
 from pprgnn.experiments.store import Line, Store
 from pprgnn.experiments.summary import Results
@@ -24,6 +24,7 @@ SECTIONS: dict[str, Callable[[Results, Pictures], list[str]]] = {
     "depth": depth,
     "chains": chains,
     "heterophily": heterophily,
+    "convolutions": convolutions,
     "ablations": ablations,
 }
 INTRODUCTION = """# Results

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from pprgnn.experiments import paper
 from pprgnn.experiments.ablations import CHANGES
+from pprgnn.experiments.convolutions import CONVS, FINITE, INFINITE, LAYERS, RATES
 from pprgnn.experiments.experiment import OURS
 from pprgnn.experiments.figures import Pictures
-from pprgnn.experiments.summary import Results
+from pprgnn.experiments.summary import Entry, Results
 from pprgnn.experiments.tables import (
     BREAK,
     NOTHING,
@@ -120,6 +124,40 @@ def heterophily(results: Results, _: Pictures) -> list[str]:
     columns = [_column(results, data) for data in results.data]
     rows = [[row, *(column[row] for column in columns)] for row in _titles(results)]
     return [BOLD, table(["system", *results.data], rows), failures(results)]
+
+
+# -------------------------------------------------------------------------------------------------- convolutions
+def convolutions(results: Results, _: Pictures) -> list[str]:
+    """For each convolution the best stack and the best infinite layer, as validation chose them."""
+    rows = []
+    for conv in CONVS:
+        for system, axis, places in ((FINITE, "layers", LAYERS), (INFINITE, "eps", RATES)):
+            row = [f"{conv}, {'stack' if system == FINITE else 'infinite'}"]
+            for data in results.data:
+                entries = {each: results.entry(data, system, conv, at={axis: each}) for each in places}
+                row.append(_chosen(entries, axis))
+            rows.append(row)
+    return [
+        "Below each value: what validation chose, its score in validation, and for the infinite ones the mean depth.",
+        table(["convolution", *results.data], rows),
+        failures(results),
+    ]
+
+
+def _chosen(entries: Mapping[float, Entry], axis: str) -> str:
+    """The entry with the best validation score, over the seeds that all have."""
+    seeds = set.intersection(*({line["seed"] for line in entry.good} for entry in entries.values()))
+    common = {
+        at: replace(entry, lines=[line for line in entry.good if line["seed"] in seeds])
+        for at, entry in entries.items()
+    }
+    if not seeds:
+        return "not run"
+    validated = {at: 100 * (entry.average("val") or 0.0) for at, entry in common.items()}
+    best = max(validated, key=lambda at: validated[at])
+    facts = [f"{axis} {best:g}", f"validation {validated[best]:.1f}"]
+    facts += [f"depth {sum(common[best].depths):.0f}"] if common[best].depths else []
+    return f"{percent(common[best])}{BREAK}{', '.join(facts)}"
 
 
 # ----------------------------------------------------------------------------------------------------- ablations

@@ -22,23 +22,23 @@ WITH_HEADS = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv
 WITH_WEIGHTS = ("gcn", "graph")  # read the weights of edges
 
 
-def conv_of(name: str, channels: int, heads: int) -> torch.nn.Module:
-    """A convolution of PyG that returns as many channels as it takes."""
+def conv_of(name: str, in_channels: int, channels: int, heads: int) -> torch.nn.Module:
+    """A convolution of PyG; heads share the width."""
     if name in WITH_HEADS:
         if channels % heads:
             raise ValueError(
                 f"The width must be a multiple of the heads, but hidden is {channels} and heads is {heads}; "
                 f"change one of them."
             )
-        attentive: torch.nn.Module = WITH_HEADS[name](channels, channels // heads, heads=heads)
+        attentive: torch.nn.Module = WITH_HEADS[name](in_channels, channels // heads, heads=heads)
         return attentive
     if name == "gin":
-        summing: torch.nn.Module = GINConv(MLP([channels, channels, channels], norm=None))
+        summing: torch.nn.Module = GINConv(MLP([in_channels, channels, channels], norm=None))
         return summing
     kinds: dict[str, Any] = {"gcn": GCNConv, "sage": SAGEConv, "graph": GraphConv}
     if name not in kinds:
         raise ValueError(f"conv must be one of {', '.join([*kinds, 'gin', *WITH_HEADS])}, but came as {name!r}.")
-    plain: torch.nn.Module = kinds[name](channels, channels)
+    plain: torch.nn.Module = kinds[name](in_channels, channels)
     return plain
 
 
@@ -80,6 +80,11 @@ class ConvNet(Network):
             return logits
         logits = self.head(drop(state, self.dropout, self.training))
         return logits
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Without dropout."""
+        return not (self.input_dropout > 0 or (self.dropout > 0 and len(self.convs) > 1))
 
     @property
     def adjacency_options(self) -> dict[str, Any] | None:
@@ -141,7 +146,7 @@ class InfiniteConvNet(ConvNet):
             self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
         for size in [in_channels, *[hidden] * (layers - 1)]:
             layer = InfiniteDepth(
-                conv_of(conv, hidden, heads),
+                conv_of(conv, hidden, hidden, heads),
                 size,
                 channels=hidden,
                 eps=eps,
@@ -160,14 +165,9 @@ class InfiniteConvNet(ConvNet):
             state = layer(drop(state, self.dropout, self.training) if number else state, *arguments)
         return state
 
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """Without dropout."""
-        return not (self.input_dropout > 0 or (self.dropout > 0 and len(self.convs) > 1))
-
 
 class ConvStack(ConvNet):
-    """A linear layer, then a few convolutions with weights of their own, ReLU and dropout: the usual network.
+    """A few convolutions with weights of their own, ReLU and dropout: the usual network.
 
     Args:
         in_channels, num_classes, task, conv, heads, hidden, layers, dropout, input_dropout, pooling: As in
@@ -192,18 +192,11 @@ class ConvStack(ConvNet):
         self.input_dropout = input_dropout
         if self.for_graphs:
             self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
-        self.first = torch.nn.Linear(in_channels, hidden)
-        self.convs.extend(conv_of(conv, hidden, heads) for _ in range(layers))
+        self.convs.extend(conv_of(conv, size, hidden, heads) for size in [in_channels, *[hidden] * (layers - 1)])
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers, one after the other."""
         state, arguments = self._arguments(x, edge_index, edge_weight)
-        state = torch.relu(self.first(state))
-        for conv in self.convs:
-            state = torch.relu(conv(drop(state, self.dropout, self.training), *arguments))
+        for number, conv in enumerate(self.convs):
+            state = torch.relu(conv(drop(state, self.dropout, self.training) if number else state, *arguments))
         return state
-
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """Without dropout."""
-        return not (self.input_dropout > 0 or self.dropout > 0)

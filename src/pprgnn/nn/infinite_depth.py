@@ -20,6 +20,7 @@ from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
 from pprgnn.nn.known_convs import Known, exact_norm, know, matrices_of, quick_norm, strength_of
 from pprgnn.nn.wrapped_conv import (
     check_inside,
+    check_nodes,
     checked,
     directed,
     graph_of,
@@ -144,6 +145,7 @@ class InfiniteDepth(InfiniteLayer):
         if isinstance(x, Mapping):
             return self._forward_types(x, args, kwargs)
         b = self._input_term(x)
+        check_nodes(args[0] if args else kwargs.get("edge_index"), b.size(-2))
         return self._forward_joined(b, lambda g: self.conv(g, *args, **kwargs), args, kwargs)
 
     def _input_term(self, x: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import MLP, GCNConv, GINConv, GraphConv, SAGEConv
 from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.nn.through_adjacency import as_adjacency
@@ -58,13 +59,31 @@ def know(conv: torch.nn.Module, state: Tensor, args: tuple[Any, ...], kwargs: di
     if len(args) > 2 or not {"edge_index"} <= named.keys() <= {"edge_index", "edge_weight"}:
         return None
     edge_index, weight = named["edge_index"], named.get("edge_weight")
-    if conv.flow != "source_to_target" and not isinstance(edge_index, Tensor):
+    if conv.flow != "source_to_target" and isinstance(edge_index, Adjacency):
         return None
+    if getattr(conv, "cached", False) and conv.normalize:
+        if not _is_edge_index(edge_index):
+            return None
+        edge_index, weight = _cached_edges(conv, edge_index, weight, state)
 
     def adjacency(**options: Any) -> Adjacency:
         return as_adjacency(edge_index, weight, state.size(0), state.dtype, flow=conv.flow, **options)
 
     return look(conv, weight is not None, adjacency)
+
+
+def _is_edge_index(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout == torch.strided
+
+
+def _cached_edges(conv: Any, edge_index: Tensor, weight: Tensor | None, state: Tensor) -> tuple[Tensor, Tensor]:
+    """The normalised edges of the first graph, kept where the convolution itself keeps them."""
+    if conv._cached_edge_index is None:
+        conv._cached_edge_index = gcn_norm(
+            edge_index, weight, state.size(0), False, conv.add_self_loops, conv.flow, state.dtype
+        )
+    edges, weight = conv._cached_edge_index
+    return edges, weight
 
 
 def _is_watched(conv: torch.nn.Module) -> bool:
@@ -75,9 +94,8 @@ def _is_watched(conv: torch.nn.Module) -> bool:
 def _gcn(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
     if conv.aggr not in ("add", "sum") or conv.improved:
         return None
-    adj = adjacency(
-        normalize="sym" if conv.normalize else None, add_self_loops=conv.normalize and conv.add_self_loops
-    )
+    normalize = conv.normalize and not conv.cached
+    adj = adjacency(normalize="sym" if normalize else None, add_self_loops=normalize and conv.add_self_loops)
 
     def function(g: Tensor) -> Tensor:
         out: Tensor = adj @ conv.lin(g)

@@ -113,7 +113,7 @@ def as_adjacency(
 
     def build() -> Adjacency:
         if sparse:
-            return Adjacency.from_torch(edge_index, **options)
+            return Adjacency.from_torch(edge_index if flow == "source_to_target" else edge_index.t(), **options)
         edges = edge_index if flow == "source_to_target" else edge_index.flip(0)
         return Adjacency.from_edge_index(edges, edge_weight, num_nodes, **options)
 

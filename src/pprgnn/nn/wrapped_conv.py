@@ -98,7 +98,15 @@ def checked(function: Callable[[Tensor], Tensor], conv: torch.nn.Module) -> Call
     """The same, but it says so when the result cannot be the next state."""
 
     def call(g: Tensor) -> Tensor:
-        out = function(g)
+        try:
+            out = function(g)
+        except (AssertionError, IndexError, RuntimeError, ValueError) as error:
+            if g.dim() == 2:
+                raise
+            raise ValueError(
+                f"{type(conv).__name__} does not take several sets of features at once, shape {tuple(g.shape)}, "
+                f"with this graph ({error or type(error).__name__}); call the layer once for each of them."
+            ) from error
         if not isinstance(out, Tensor) or out.shape != g.shape:
             raise ValueError(
                 f"{type(conv).__name__} must return the shape it is given, {tuple(g.shape)}, but returned "
@@ -107,6 +115,19 @@ def checked(function: Callable[[Tensor], Tensor], conv: torch.nn.Module) -> Call
         return out
 
     return call
+
+
+def check_nodes(edge_index: Any, num_nodes: int) -> None:
+    """Raise if an ``edge_index`` names nodes that are not there; convolutions would crash, or worse."""
+    plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    if not plain or edge_index.is_floating_point() or edge_index.numel() == 0:
+        return
+    smallest, largest = (int(end) for end in edge_index.aminmax())
+    if smallest < 0 or largest >= num_nodes:
+        raise ValueError(
+            f"Node ids must be in 0 ... {num_nodes - 1}, but the edges name nodes {smallest} to {largest}; "
+            f"renumber the nodes or give x a row for each of them."
+        )
 
 
 def same_randomness(function: Callable[[Tensor], Tensor], training: bool) -> Callable[[Tensor], Tensor]:
