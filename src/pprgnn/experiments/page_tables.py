@@ -138,7 +138,7 @@ def convolutions(results: Results, _: Pictures) -> list[str]:
                 row.append(_chosen(entries, axis))
             rows.append(row)
     return [
-        "Below each value: what validation chose, its score in validation, and for the infinite ones the mean depth.",
+        "Below each value: what validation chose, the score there, and for the infinite ones the mean depth.",
         table(["convolution", *results.data], rows),
         failures(results),
     ]
