@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test bench lint clean
+.PHONY: help setup demo test bench docs lint clean
 help:            ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
@@ -21,7 +21,7 @@ demo: $(STAMP)   ## train on chains of length 100; prints a table, writes demo-o
 	@$(BIN)/python -m pprgnn.demo --output demo-output
 
 test: $(STAMP)   ## lint, types and all tests
-	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/ruff check src tests benchmarks examples docs
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest
 
@@ -33,9 +33,13 @@ bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.ignn
 	@$(BIN)/python -m benchmarks.levels
 
+docs: $(STAMP)   ## build the documentation into docs/_build/index.html
+	@$(BIN)/sphinx-build -q -W --keep-going docs docs/_build
+	@echo "docs/_build/index.html"
+
 lint: $(STAMP)   ## ruff and mypy only
-	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/ruff check src tests benchmarks examples docs
 	@$(BIN)/mypy
 
 clean:           ## remove the virtual environment and caches
-	rm -rf $(VENV) demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo-output docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"pprgnn {release}"
 html_copy_source = False
+html_show_copyright = False
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3

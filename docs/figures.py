@@ -33,7 +33,7 @@ def errors_and_rules(axis: plt.Axes) -> None:
         return solve(b, weight, adj, eps=EPS, depth=depth, tol=TOL)
 
     limit = run(200).state
-    depths = range(41)
+    depths = range(50)
     axis.semilogy(depths, [float((run(k).state - limit).norm() / b.norm()) for k in depths], label="true error")
     norms = [NORM / (1 + n * EPS) for n in range(60)]
     products = torch.tensor(norms).double().cumprod(0)
@@ -43,8 +43,8 @@ def errors_and_rules(axis: plt.Axes) -> None:
     for rule, colour in ((Measured(), "C2"), (Influence(), "C4"), (Certificate(), "C3")):
         found = run(rule)
         axis.axvline(found.depth, color=colour, linestyle=":", label=f"{type(rule).__name__}(): {found.depth}")
-    axis.set(xlabel="depth", ylabel="error relative to ‖B‖", ylim=(1e-9, 1e4), xlim=(0, 40))
-    axis.legend()
+    axis.set(xlabel="depth", ylabel="error relative to ‖B‖", ylim=(1e-9, 1e4), xlim=(0, 60))
+    axis.legend(loc="upper right")
 
 
 if __name__ == "__main__":

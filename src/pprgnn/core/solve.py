@@ -74,6 +74,11 @@ def solve(
         b, weight, eps, adj.value, adj, phi, found.k, terms, checkpoint
     )
 
+    return described(state, found, tol, max_depth, weight, eps)
+
+
+def described(state: Tensor, found: Depth, tol: float, max_depth: int, weight: Tensor, eps: Tensor) -> Solution:
+    """The solution with all that is known about it; warns when it is not what was asked for."""
     status = found.status
     if not finite(state.detach()):
         status = Status.NOT_FINITE
@@ -109,6 +114,7 @@ def check_inputs(
         )
     if not b.is_floating_point():
         raise ValueError(f"b must hold floating-point numbers, but has dtype {b.dtype}; use b.float().")
+    check_precision(b)
     adj.check_like(b, "b")
     adj.check_like(weight, "weight")
     for name, tensor in (("b", b), ("weight", weight)):
@@ -119,6 +125,15 @@ def check_inputs(
                 f"look for NaN in the features or an exploding loss before this layer."
             )
     check_limits(tol, max_depth, grad_terms)
+
+
+def check_precision(b: Tensor) -> None:
+    """Raise for types in which neither norms nor sparse products exist."""
+    if b.dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"A recursion needs float32 or float64, but b has dtype {b.dtype}; keep this layer in full precision "
+            f"(torch.autocast does so by itself)."
+        )
 
 
 def check_limits(tol: float, max_depth: int, grad_terms: int | None) -> None:
@@ -153,4 +168,4 @@ def _warn(status: Status, found: Depth, tol: float, max_depth: int, weight: Tens
             f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}: {facts}. Raise max_depth, "
             f"use a larger eps, or regularise the weights."
         )
-    warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)

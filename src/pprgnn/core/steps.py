@@ -20,7 +20,7 @@ from pprgnn.core.bounds import StepBounds
 from pprgnn.core.decay import as_eps, decay
 from pprgnn.core.depth import DepthRule, resolve_depth
 from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Solution, Status
-from pprgnn.core.solve import check_limits, finite
+from pprgnn.core.solve import check_limits, check_precision, finite
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,52 @@ class Steps:
             )
         return g
 
+    def solve(
+        self,
+        rule: DepthRule,
+        tol: float,
+        max_depth: int,
+        grad_terms: int | None,
+        checkpoint: bool = False,
+        wants_grad: bool = True,
+    ) -> Solution:
+        """As :func:`solve_steps`."""
+        check_limits(tol, max_depth, grad_terms)
+        wants_grad = wants_grad and torch.is_grad_enabled()
+        found = self.choose(rule, tol, max_depth, grad_terms if wants_grad and grad_terms is not None else 0)
+        if not wants_grad:
+            state = self.start(found.k, 0)
+        elif grad_terms is None or found.k < grad_terms:
+            state = self.finish(self.activation.function(self.b), found.k, checkpoint)  # all of it
+        else:
+            state = self.finish(self.start(found.k, grad_terms), grad_terms, checkpoint)
+        return self.described(state, found, tol, max_depth)
+
+    def choose(self, rule: DepthRule, tol: float, max_depth: int, levels: int) -> Depth:
+        """The depth, such that so many levels are converged."""
+        check_precision(self.b)
+        if not finite(self.b.detach()):
+            raise NotFiniteError(
+                "The input term b must be finite, but has NaN or infinite entries; look for NaN in the features "
+                "or an exploding loss before this layer."
+            )
+        with torch.no_grad():
+            return rule.choose(self.detach(), tol, max_depth, levels)
+
+    def described(self, state: Tensor, found: Depth, tol: float, max_depth: int) -> Solution:
+        """The solution with all that is known about it; warns when it is not what was asked for."""
+        status = found.status if finite(state.detach()) else Status.NOT_FINITE
+        _warn(status, found, tol, max_depth, self)
+        return Solution(
+            state=state,
+            depth=found.k,
+            status=status,
+            error_bound=found.error_bound,
+            measured_error=found.measured_error,
+            estimated_error=found.estimated_error,
+            products=found.products + found.k,
+        )
+
     def _differentiable(self, n: int, g: Tensor) -> Tensor:
         return self.activation.function(self.function(g) * decay(n, self.eps) + self.b)
 
@@ -158,37 +204,11 @@ def solve_steps(
         >>> turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
         >>> solution = solve_steps(torch.ones(3, 2), lambda g: g @ turn, eps=0.5, lipschitz=lambda: 1.0)
         >>> solution.status.name, solution.error_bound < 1e-5
-        ('CERTIFIED', True)
+        ('MEASURED', True)
     """
-    rule, phi = resolve_depth(depth), resolve_activation(activation)
-    check_limits(tol, max_depth, grad_terms)
-    if not finite(b.detach()):
-        raise NotFiniteError(
-            "The input term b must be finite, but has NaN or infinite entries; look for NaN in the features or an "
-            "exploding loss before this layer."
-        )
-    wants_grad = wants_grad and torch.is_grad_enabled()
-    levels = grad_terms if wants_grad and grad_terms is not None else 0
-    problem = Steps(b, function, as_eps(eps, b, b.size(-1)), phi, lipschitz, strength, graph)
-    with torch.no_grad():
-        found = rule.choose(problem.detach(), tol, max_depth, levels)
-    if not wants_grad:
-        state = problem.start(found.k, 0)
-    elif grad_terms is None or found.k < grad_terms:
-        state = problem.finish(phi.function(b), found.k, checkpoint)  # all of it
-    else:
-        state = problem.finish(problem.start(found.k, grad_terms), grad_terms, checkpoint)
-    status = found.status if finite(state.detach()) else Status.NOT_FINITE
-    _warn(status, found, tol, max_depth, problem)
-    return Solution(
-        state=state,
-        depth=found.k,
-        status=status,
-        error_bound=found.error_bound,
-        measured_error=found.measured_error,
-        estimated_error=found.estimated_error,
-        products=found.products + found.k,
-    )
+    rates, phi = as_eps(eps, b, b.size(-1)), resolve_activation(activation)
+    problem = Steps(b, function, rates, phi, lipschitz, strength, graph)
+    return problem.solve(resolve_depth(depth), tol, max_depth, grad_terms, checkpoint, wants_grad)
 
 
 def _warn(status: Status, found: Depth, tol: float, max_depth: int, problem: Steps) -> None:
@@ -206,4 +226,4 @@ def _warn(status: Status, found: Depth, tol: float, max_depth: int, problem: Ste
             f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}, smallest eps = "
             f"{slowest:.3g}. Raise max_depth, use a larger eps, or regularise the weights of the layer."
         )
-    warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)

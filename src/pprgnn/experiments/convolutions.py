@@ -51,7 +51,7 @@ CONVOLUTIONS = Experiment(
     "Test accuracy in percent, mean ± standard deviation over seeds, on the published split (of "
     "chameleon_filtered the first). A stack has 1, 2, 4 or 8 layers, as validation chooses; "
     "`InfiniteDepth` has eps = 1 and nothing to choose. Validation also chooses the epoch, the test part nothing. "
-    "Width, dropout, learning "
-    "rate, weight decay and epochs are the same for all, and none was tuned for one of them.",
+    "Width, dropout, learning rate, weight decay and epochs are the same for all, and none was tuned for one of "
+    "them.",
     grid,
 )

@@ -13,9 +13,13 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset, zeros
 
 from pprgnn.core.activation import Activation
-from pprgnn.core.depth import DepthRule, Fixed
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.decay import as_eps
+from pprgnn.core.depth import DepthRule, Fixed, Measured
+from pprgnn.core.solution import Solution
 from pprgnn.core.solve import solve
-from pprgnn.core.steps import solve_steps
+from pprgnn.core.steps import Steps
+from pprgnn.nn import compiled_steps
 from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
 from pprgnn.nn.known_convs import Known, exact_norm, know, matrices_of, quick_norm, strength_of
 from pprgnn.nn.wrapped_conv import (
@@ -65,9 +69,9 @@ class InfiniteDepth(InfiniteLayer):
         direction: :obj:`"in"`: messages go along the edges; :obj:`"out"`: against them; :obj:`"both"`: the mean of
             both, each with weights of its own. (default: :obj:`"in"`)
         lipschitz: An upper bound of the Lipschitz constant of :obj:`conv` in the Frobenius norm, a number or a
-            function of the arguments of :meth:`forward`: depth is then proved. Known without it for
-            :obj:`GCNConv`, :obj:`SAGEConv`, :obj:`GraphConv` and :obj:`GINConv`; elsewhere depths are compared
-            with each other, and :obj:`last_solution.status` says so. (default: :obj:`None`)
+            function of :math:`\mathbf{B}` and the other arguments of :meth:`forward`: depth is then proved. Known
+            without it for :obj:`GCNConv`, :obj:`SAGEConv`, :obj:`GraphConv` and :obj:`GINConv`; elsewhere depths
+            are compared with each other, and :obj:`last_solution.status` says so. (default: :obj:`None`)
         bias: Whether the linear map has a bias. (default: :obj:`True`)
 
     Shapes:
@@ -145,7 +149,8 @@ class InfiniteDepth(InfiniteLayer):
         if isinstance(x, Mapping):
             return self._forward_types(x, args, kwargs)
         b = self._input_term(x)
-        check_nodes(args[0] if args else kwargs.get("edge_index"), b.size(-2))
+        if not torch.compiler.is_compiling():
+            check_nodes(args[0] if args else kwargs.get("edge_index"), b.size(-2))
         return self._forward_joined(b, lambda g: self.conv(g, *args, **kwargs), args, kwargs)
 
     def _input_term(self, x: Tensor) -> Tensor:
@@ -194,65 +199,78 @@ class InfiniteDepth(InfiniteLayer):
     ) -> Tensor:
         b = b.to(next((p.dtype for p in self.parameters()), b.dtype))  # autocast may have lowered it
         with torch.autocast(b.device.type, enabled=False):
+            if torch.compiler.is_compiling():
+                return compiled_steps.forward(self, b, checked(call, self.conv), args, kwargs)
             if self.explain:
-                return self._explained(b, same_randomness(checked(call, self.conv), self.training))
-            known = know(self.conv, b, args, kwargs) if isinstance(b, Tensor) and b.dim() == 2 else None
-            wants_grad = any(t.requires_grad for t in (b, *self.parameters(), *tensors_of(args, kwargs)))
-            options: dict[str, Any] = {
-                "eps": self.eps,
-                "depth": self.depth_rule,
-                "tol": self.tol,
-                "max_depth": self.max_depth,
-                "grad_terms": self.grad_terms,
-                "activation": self.activation,
-                "checkpoint": self.checkpoint,
-            }
+                return self._explained(self.steps(b, self.eps, call, args, kwargs))
+            known = know(self.conv, b, args, kwargs)
             if known is not None and known.weight is not None:
-                return self._remember(solve(b, known.weight.contiguous(), known.adj, **options))
-            function = checked(call if known is None else known.function, self.conv)
-            solution = solve_steps(
-                b,
-                same_randomness(function, self.training),
-                lipschitz=lambda: self._lipschitz(known, b, args, kwargs),
-                strength=lambda: self._strength(known),
-                graph=cache(lambda: graph_of(b, args, kwargs)),
-                wants_grad=wants_grad,
-                **options,
+                return self._remember(self._product_solution(b, known.weight, known.adj))
+            tensors = (b, *self.parameters(), *tensors_of(args, kwargs))
+            wants_grad = any(each.requires_grad for each in tensors)
+            solution = self.steps(b, self.eps, call, args, kwargs, known).solve(
+                self.depth_rule, self.tol, self.max_depth, self.grad_terms, self.checkpoint, wants_grad
             )
         return self._remember(solution)
+
+    def _product_solution(self, b: Tensor, weight: Tensor, adj: Adjacency) -> Solution:
+        """Of a convolution that is ÃGW: what :class:`PPRConv` does."""
+        return solve(
+            b,
+            weight.contiguous(),
+            adj,
+            eps=self.eps,
+            depth=self.depth_rule,
+            tol=self.tol,
+            max_depth=self.max_depth,
+            grad_terms=self.grad_terms,
+            activation=self.activation,
+            checkpoint=self.checkpoint,
+        )
+
+    def steps(
+        self,
+        b: Tensor,
+        eps: float | Tensor,
+        call: Callable[[Tensor], Tensor],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        known: Known | None = None,
+    ) -> Steps:
+        """The recursion as the depth rules see it; ``call`` is the convolution on these arguments."""
+        function = checked(call if known is None else known.function, self.conv)
+        return Steps(
+            b,
+            same_randomness(function, self.training),
+            as_eps(eps, b, b.size(-1)),
+            self.activation,
+            lambda: self._lipschitz(known, b, args, kwargs),
+            lambda: self._strength(known),
+            cache(lambda: graph_of(b, args, kwargs)),
+        )
 
     def _lipschitz(
         self, known: Known | None, b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> float | None:
         if self.lipschitz is None:
-            return None if known is None else known.lipschitz(exact_norm)
+            return None if known is None else known.lipschitz(exact_norm, known.adj.norm_bound)
         given = self.lipschitz(b, *args, **kwargs) if callable(self.lipschitz) else self.lipschitz
         if not float(given) >= 0:  # also refuses NaN
             raise ValueError(f"lipschitz must be a number >= 0, but came as {given}.")
         return float(given)
 
     def _strength(self, known: Known | None) -> float:
-        strength = None if known is None else known.lipschitz(quick_norm)
+        # Of the matrix no more than a factor: its norm would be computed anew for every batch of graphs.
+        strength = None if known is None else known.lipschitz(quick_norm, 1.0)
         return strength_of(self.conv) if strength is None else max(strength, 1e-30)
 
-    def _explained(self, b: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    def _explained(self, problem: Steps) -> Tensor:
         """With all of the gradient, at the depth found before: explainers put masks on every message."""
         if self.last_solution is None:
             with without_masks(self), torch.no_grad():
-                found = solve_steps(
-                    b, function, eps=self.eps, tol=self.tol, max_depth=self.max_depth, activation=self.activation
-                )
-            self._remember(found)
+                self._remember(problem.solve(Measured(), self.tol, self.max_depth, None))
         assert self.last_solution is not None
-        solution = solve_steps(
-            b,
-            function,
-            eps=self.eps,
-            depth=Fixed(self.last_solution.depth),
-            grad_terms=None,
-            activation=self.activation,
-        )
-        return solution.state
+        return problem.solve(Fixed(self.last_solution.depth), self.tol, self.max_depth, None).state
 
     def __repr__(self) -> str:
         width = "" if self.in_channels is None else f"{self.in_channels}, "

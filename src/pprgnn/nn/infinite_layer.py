@@ -15,6 +15,7 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule, Measured, resolve_depth
 from pprgnn.core.depth_memories import DepthMemories
 from pprgnn.core.depth_memory import DepthMemory
+from pprgnn.core.handles import handle_of
 from pprgnn.core.solution import Solution
 from pprgnn.nn.decay_rates import as_rates, per_channel
 
@@ -65,6 +66,7 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
                 shape = (channels,)
             self.log_eps = Parameter(torch.empty(shape))
         self.last_solution = None
+        self.handle = handle_of(self)  # by which compiled code finds this layer
 
     def reset_parameters(self) -> None:
         """Start the rates anew and forget the depth."""
@@ -102,6 +104,10 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         # What can be found again is not copied or pickled: it may be as large as the graph.
         return {**super().__getstate__(), "last_solution": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.handle = handle_of(self)  # a copy is a layer of its own
 
     def _rates_repr(self) -> str:
         learned = {True: ", learn_eps=True", "channel": ", learn_eps='channel'"}.get(self.learn_eps, "")

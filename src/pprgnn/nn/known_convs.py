@@ -37,14 +37,14 @@ class Known:
     Args:
         adj: The matrix of its messages.
         function: The convolution as a function of the state.
-        lipschitz: An upper bound of its Lipschitz constant, if there is one; the norm of a weight matrix comes
-            from the function that is given.
+        lipschitz: An upper bound of its Lipschitz constant, if there is one, from a function that gives the norm
+            of a weight matrix and from the norm of ``adj``.
         weight: W when the convolution is ÃGW and nothing else.
     """
 
     adj: Adjacency
     function: Callable[[Tensor], Tensor]
-    lipschitz: Callable[[Callable[[Tensor], float]], float | None]
+    lipschitz: Callable[[Callable[[Tensor], float], float], float | None]
     weight: Tensor | None = None
 
 
@@ -104,7 +104,7 @@ def _gcn(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Know
     return Known(
         adj,
         function,
-        lambda norm: adj.norm_bound * norm(conv.lin.weight),
+        lambda norm, of_adj: of_adj * norm(conv.lin.weight),
         conv.lin.weight.t() if conv.bias is None else None,
     )
 
@@ -127,8 +127,8 @@ def _neighbours_and_self(adj: Adjacency, neighbours: Any, own: Any) -> Known:
         out: Tensor = neighbours(adj @ g)
         return out if own is None else out + own(g)
 
-    def lipschitz(norm: Callable[[Tensor], float]) -> float:
-        return adj.norm_bound * norm(neighbours.weight) + (0.0 if own is None else norm(own.weight))
+    def lipschitz(norm: Callable[[Tensor], float], of_adj: float) -> float:
+        return of_adj * norm(neighbours.weight) + (0.0 if own is None else norm(own.weight))
 
     return Known(adj, function, lipschitz)
 
@@ -142,9 +142,9 @@ def _gin(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Know
         out: Tensor = conv.nn(torch.addcmul(adj @ g, g, 1 + conv.eps))
         return out
 
-    def lipschitz(norm: Callable[[Tensor], float]) -> float | None:
+    def lipschitz(norm: Callable[[Tensor], float], of_adj: float) -> float | None:
         inner = lipschitz_of(conv.nn, norm)
-        return None if inner is None else (abs(1 + float(conv.eps.detach())) + adj.norm_bound) * inner
+        return None if inner is None else (abs(1 + float(conv.eps.detach())) + of_adj) * inner
 
     return Known(adj, function, lipschitz)
 

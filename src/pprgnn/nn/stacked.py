@@ -28,8 +28,8 @@ class StackedNet(Network):
         num_classes: Number of outputs.
         hidden: Width of every layer.
         layers: Number of infinite-depth layers.
-        eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint, smooth_input, add_self_loops,
-            normalize, bias: as in :class:`PPRConv`.
+        eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint: as in :class:`PPRConv`.
+        smooth_input, add_self_loops, normalize, bias: as in :class:`PPRConv`.
         norm: ``"batch"``, ``"layer"`` (each node by itself), ``"graph"`` or ``"pair"`` (over all nodes) after each
             layer.
         input_dropout: Dropout of the features.

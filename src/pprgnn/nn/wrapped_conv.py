@@ -130,6 +130,13 @@ def check_nodes(edge_index: Any, num_nodes: int) -> None:
         )
 
 
+def draws_at_random(conv: torch.nn.Module) -> bool:
+    """Whether it has dropout, as far as one can tell from outside."""
+    rates = [getattr(part, name, 0.0) for part in conv.modules() for name in ("p", "dropout")]
+    flat = [each for rate in rates for each in (rate if isinstance(rate, list | tuple) else [rate])]
+    return any(isinstance(rate, float | int) and rate > 0 for rate in flat)
+
+
 def same_randomness(function: Callable[[Tensor], Tensor], training: bool) -> Callable[[Tensor], Tensor]:
     """One dropout mask for all steps of a pass: otherwise there would be no limit to converge to."""
     if not training:
