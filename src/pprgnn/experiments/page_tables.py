@@ -145,13 +145,13 @@ def convolutions(results: Results, _: Pictures) -> list[str]:
 
 
 def _chosen(entries: Mapping[float, Entry], axis: str) -> str:
-    """The entry with the best validation score, over the seeds that all have."""
-    seeds = set.intersection(*({line["seed"] for line in entry.good} for entry in entries.values()))
+    """The entry with the best validation score, over the folds and seeds that all have."""
+    splits = set.intersection(*(set(entry.by_split) for entry in entries.values()))
     common = {
-        at: replace(entry, lines=[line for line in entry.good if line["seed"] in seeds])
+        at: replace(entry, lines=[line for line in entry.good if (line["fold"], line["seed"]) in splits])
         for at, entry in entries.items()
     }
-    if not seeds:
+    if not splits:
         return "not run"
     validated = {at: 100 * (entry.average("val") or 0.0) for at, entry in common.items()}
     best = max(validated, key=lambda at: validated[at])
