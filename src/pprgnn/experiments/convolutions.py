@@ -50,7 +50,8 @@ CONVOLUTIONS = Experiment(
     "convolutions",
     "Any convolution, finite and infinite",
     "Test accuracy in percent, mean ± standard deviation: Cora on the published split, three seeds; wisconsin "
-    "(neighbours unlike) on five of the ten published splits; MUTAG (graphs) on five of ten folds. A stack has 1, 2, 4 or 8 layers, as validation chooses; "
+    "(neighbours unlike) on five of the ten published splits; MUTAG (graphs) on five of ten folds. A stack has 1, "
+    "2, 4 or 8 layers, as validation chooses; "
     "`InfiniteDepth` has eps = 1 and nothing to choose. Validation also chooses the epoch, the test part nothing. "
     "Width, dropout, learning rate, weight decay and epochs are the same for all, and none was tuned for one of "
     "them.",

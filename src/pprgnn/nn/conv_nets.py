@@ -46,7 +46,7 @@ class ConvNet(Network):
     """What both kinds have in common: dropout, then layers, then a head."""
 
     def __init__(
-        self, in_channels: int, num_classes: int, task: str, conv: str, hidden: int, layers: int, dropout: float
+        self, in_channels: int, task: str, conv: str, layers: int, dropout: float, input_dropout: float
     ) -> None:
         super().__init__()
         if task not in ("node", "graph"):
@@ -54,9 +54,15 @@ class ConvNet(Network):
         if layers < 1:
             raise ValueError(f"layers must be >= 1, but came as {layers}.")
         self.in_channels, self.conv, self.dropout = in_channels, conv, dropout
-        self.input_dropout, self.for_graphs = 0.0, task == "graph"
+        self.input_dropout, self.for_graphs = input_dropout, task == "graph"
         self.convs = torch.nn.ModuleList()
-        self.head: torch.nn.Module = torch.nn.Linear(hidden, num_classes)
+        self.head: torch.nn.Module = torch.nn.Identity()
+
+    def _add_head(self, hidden: int, num_classes: int, pooling: str) -> None:
+        if self.for_graphs:
+            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=self.dropout)
+        else:
+            self.head = torch.nn.Linear(hidden, num_classes)
 
     def _arguments(
         self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None
@@ -140,10 +146,7 @@ class InfiniteConvNet(ConvNet):
         max_depth: int = 500,
         grad_terms: int | None = 5,
     ) -> None:
-        super().__init__(in_channels, num_classes, task, conv, hidden, layers, dropout)
-        self.input_dropout = input_dropout
-        if self.for_graphs:
-            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
+        super().__init__(in_channels, task, conv, layers, dropout, input_dropout)
         for size in [in_channels, *[hidden] * (layers - 1)]:
             layer = InfiniteDepth(
                 conv_of(conv, hidden, hidden, heads),
@@ -157,6 +160,7 @@ class InfiniteConvNet(ConvNet):
                 grad_terms=grad_terms,
             )
             self.convs.append(layer)
+        self._add_head(hidden, num_classes, pooling)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers, one after the other."""
@@ -188,11 +192,9 @@ class ConvStack(ConvNet):
         input_dropout: float = 0.0,
         pooling: str = "sum",
     ) -> None:
-        super().__init__(in_channels, num_classes, task, conv, hidden, layers, dropout)
-        self.input_dropout = input_dropout
-        if self.for_graphs:
-            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
+        super().__init__(in_channels, task, conv, layers, dropout, input_dropout)
         self.convs.extend(conv_of(conv, size, hidden, heads) for size in [in_channels, *[hidden] * (layers - 1)])
+        self._add_head(hidden, num_classes, pooling)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers, one after the other."""
