@@ -1,6 +1,6 @@
 """Which of four groups is each of the 34 members of a karate club in? Only four of them have told theirs.
 
-Means over five seeds; expect about 85 % for the infinite-depth network and less than 80 % for a GCN of two layers.
+Means over five seeds: expect about 85 % of the others right, and about 81 % with a GCN of two layers.
 """
 
 import torch

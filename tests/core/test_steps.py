@@ -55,6 +55,15 @@ def test_without_offset_the_certificate_is_that_of_the_linear_recursion():
         assert StepBounds(0.8, 0.3, 1.0).error(depth) == pytest.approx(product / (1 - following))
 
 
+def test_the_certificate_counts_what_the_step_answers_to_nothing():
+    rate, eps, lipschitz, offset, k = 1.2, 0.5, 2.0, 3.0, 6
+    beta = [1 / (1 + n * eps) for n in range(k + 2)]
+    size = lipschitz * (1 + beta[k + 1] * offset) / (1 - rate * beta[k + 1])  # of the state below, relative to B
+    product = math.prod(rate * beta[n] for n in range(k))
+    expected = product * (lipschitz * beta[k] * offset + rate * beta[k] * size)
+    assert StepBounds(rate, eps, lipschitz, offset).error(k) == pytest.approx(expected)
+
+
 def test_a_constant_step_needs_one_level_below_the_last():
     bounds = StepBounds(0.0, 1.0, 1.0, offset=2.0)
     assert bounds.depth(1e-5, 100) == 1

@@ -211,6 +211,6 @@ def matrices_of(conv: torch.nn.Module) -> list[Tensor]:
 
 
 def strength_of(conv: torch.nn.Module) -> float:
-    """How strong an unknown convolution is, up to a factor: the product of the norms of its matrices."""
-    total = sum(math.log(max(quick_norm(each), 1e-30)) for each in matrices_of(conv))
-    return math.exp(max(-60.0, min(60.0, total)))
+    """How strong an unknown convolution is, roughly and up to a factor: the geometric mean of its matrices' norms."""
+    logs = [math.log(max(quick_norm(each), 1e-30)) for each in matrices_of(conv)]
+    return math.exp(sum(logs) / max(len(logs), 1))

@@ -1,0 +1,103 @@
+"""Every example runs as a user runs it, reaches the quality that it promises, and is named in its README."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "examples"
+EXAMPLES = {path.stem: path for path in FOLDER.glob("*.py")}
+WARNINGS = ",".join(
+    (
+        "error",
+        "ignore:`torch.jit.script` is deprecated:DeprecationWarning",  # raised by importing PyG itself
+        "ignore:`isinstance(treespec:FutureWarning",  # raised by torch's own export to ONNX
+    )
+)
+HAS_ONNX = all(find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime"))
+NO_NETWORK = "http://127.0.0.1:9"  # nobody listens there
+
+# What each has to print: a pattern, and between which limits every number must be that it finds.
+PROMISES = {
+    "any_conv": [
+        (r"^\w+Conv +[\d.]+% +([\d.]+)%", 3, 95, 100),
+        (r"^\w+Conv +([\d.]+)%", 3, 50, 65),
+        (r"^\w+Conv .* (\d+)$", 3, 14, 200),  # the opposite corner is 14 hops away
+    ],
+    "compile_and_export": [
+        (r"^torch\.\w+.* differs by (\S+)", 4, 0, 1e-4),
+        (r"^freeze_depth .* differs by (\S+)", 1, 0, 1e-4),
+        (r"^ONNX Runtime.* differs by (\S+)", 2 if HAS_ONNX else 0, 0, 1e-4),
+    ],
+    "directed": [
+        (r"^in .* danger +([\d.]+)%", 1, 95, 100),
+        (r"^out .* origin +([\d.]+)%", 1, 95, 100),
+        (r"^both .* danger +([\d.]+)%", 1, 95, 100),
+        (r"^both .* origin +([\d.]+)%", 1, 95, 100),
+        (r"^in .* origin +([\d.]+)%", 1, 60, 85),
+        (r"^(?:out|undirected) .* danger +([\d.]+)%", 2, 60, 85),
+    ],
+    "edge_features": [
+        (r"^RGCNConv, relations .* ([\d.]+)%", 1, 95, 100),
+        (r"^GINEConv, edge features .* ([\d.]+)%", 1, 95, 100),
+        (r"^RGCNConv, all ties alike .* ([\d.]+)%", 1, 35, 65),
+    ],
+    "explain": [
+        (r"^test accuracy .* (\d+)%", 1, 95, 100),
+        (r"^precision .*named: (\d+)%", 1, 90, 100),
+        (r"^fidelity\+ .* ([\d.]+)$", 1, 0.3, 0.7),
+        (r"^fidelity- .* ([\d.]+)$", 1, 0, 0.1),
+    ],
+    "graph_classification": [(r"^PPRGNN.* ([\d.]+)%", 1, 95, 100), (r"^GCN.* ([\d.]+)%", 1, 45, 80)],
+    "heterogeneous": [(r"^infinite depth .* ([\d.]+)%", 1, 90, 100), (r"^two layers .* ([\d.]+)%", 1, 33, 65)],
+    "karate_club": [(r"^PPRGNN .* (\d+)%", 1, 82, 100), (r"^GCN.* (\d+)%", 1, 70, 84)],
+    "long_range": [
+        (r"^PPRGNN .* ([\d.]+)%$", 1, 95, 100),
+        (r"^GCN.* ([\d.]+)%$", 1, 50, 56),
+        (r"learned eps ([\d.]+)", 1, 0.01, 0.2),
+    ],
+    "tables": [
+        (r"it has seen: ([\d.]+)%", 1, 85, 100),
+        (r"by the model: ([\d.]+)%", 1, 85, 100),
+        (r"by age alone: ([\d.]+)%", 1, 60, 75),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_examples_keep_their_promises(name, tmp_path):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": WARNINGS}
+    environment |= {"http_proxy": NO_NETWORK, "https_proxy": NO_NETWORK}
+    environment.pop("PPRGNN_DATA", None)
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES[name])],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.iterdir()), "an example leaves no files behind"
+    for pattern, count, least, most in PROMISES[name]:
+        found = [float(number) for number in re.findall(pattern, done.stdout, re.MULTILINE)]
+        assert len(found) == count, (pattern, done.stdout)
+        assert all(least <= number <= most for number in found), (pattern, found, done.stdout)
+
+
+@pytest.mark.parametrize("path", EXAMPLES.values(), ids=EXAMPLES)
+def test_examples_are_short_and_say_what_they_show(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    assert "xpect" in (ast.get_docstring(ast.parse(text)) or ""), "the docstring says what to expect"
+
+
+def test_readme_names_every_example_and_no_other():
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| \[(\w+)\.py\]\(\1\.py\) \|", readme, re.MULTILINE)) == sorted(EXAMPLES)
+    assert sorted(PROMISES) == sorted(EXAMPLES)
