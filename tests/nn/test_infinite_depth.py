@@ -228,6 +228,21 @@ def test_checkpointing_changes_nothing_but_memory(graph, name):
         torch.testing.assert_close(kept, repeated)
 
 
+@pytest.mark.parametrize("name", ["gat", "sage", "gcn without bias"])
+def test_functional_gradients(graph, name):
+    layer = InfiniteDepth(CONVS[name]()[0], eps=0.5).double()
+    x = graph.x.double()
+    parameters = {key: each.detach() for key, each in layer.named_parameters()}
+
+    def loss(parameters):
+        return torch.func.functional_call(layer, parameters, (x, graph.edge_index)).square().sum()
+
+    expected = torch.autograd.grad(layer(x, graph.edge_index).square().sum(), list(layer.parameters()))
+    found = torch.func.grad(loss)(parameters)
+    for got, right in zip(found.values(), expected, strict=True):
+        torch.testing.assert_close(got, right, atol=1e-4, rtol=1e-4)
+
+
 def test_edge_arguments_get_a_gradient(graph):
     edge_attr = graph.edge_attr.requires_grad_()
     layer = InfiniteDepth(GINEConv(mlp(), edge_dim=3)).requires_grad_(False)
@@ -618,6 +633,9 @@ def test_bad_inputs(graph):
         layer(graph.x * float("nan"), graph.edge_index)
     with pytest.raises(ValueError, match=r"shape \(num_nodes, channels\), but is a str"):
         layer("x", graph.edge_index)
+    with pytest.raises(ValueError, match="The graph has no nodes"):
+        layer(graph.x[:0], graph.edge_index[:, :0])
+    assert layer(graph.x, graph.edge_index[:, :0]).shape == (NODES, WIDTH)
     with pytest.raises(ValueError, match="must return the shape it is given"):
         InfiniteDepth(GINConv(torch.nn.Linear(WIDTH, 3)))(graph.x, graph.edge_index)
     with pytest.raises(ValueError, match=r"Node ids must be in 0 ... 8, but the edges name nodes 20 to"):

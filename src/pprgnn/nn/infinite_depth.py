@@ -156,6 +156,8 @@ class InfiniteDepth(InfiniteLayer):
     def _input_term(self, x: Tensor) -> Tensor:
         if not isinstance(x, Tensor) or x.dim() < 2:
             raise ValueError(f"x must have shape (num_nodes, channels), but is {shape_of(x)}.")
+        if x.size(-2) == 0:
+            raise ValueError("The graph has no nodes; x needs a row for each of them (edges may be absent).")
         if not x.is_floating_point():
             raise ValueError(f"x must hold floating-point numbers, but has dtype {x.dtype}; use x.float().")
         b: Tensor = self.lin(x)

@@ -53,6 +53,8 @@ def know(conv: torch.nn.Module, state: Tensor, args: tuple[Any, ...], kwargs: di
     look = _KNOWN.get(type(conv))
     if look is None or state.dim() != 2 or not isinstance(conv, MessagePassing):
         return None
+    if torch._C._are_functorch_transforms_active():  # torch.func cannot see through our products
+        return None
     if conv.explain or _is_watched(conv) or conv.decomposed_layers > 1:
         return None
     named = dict(zip(("edge_index", "edge_weight"), args, strict=False)) | kwargs
@@ -211,6 +213,6 @@ def matrices_of(conv: torch.nn.Module) -> list[Tensor]:
 
 
 def strength_of(conv: torch.nn.Module) -> float:
-    """How strong an unknown convolution is, roughly and up to a factor: the geometric mean of its matrices' norms."""
+    """How strong an unknown convolution is, roughly: the geometric mean of the norms of its matrices."""
     logs = [math.log(max(quick_norm(each), 1e-30)) for each in matrices_of(conv)]
     return math.exp(sum(logs) / max(len(logs), 1))
