@@ -23,7 +23,7 @@ demo: $(STAMP)   ## train on chains of length 100; prints a table, writes demo-o
 test: $(STAMP)   ## lint, types and all tests
 	@$(BIN)/ruff check src tests benchmarks examples docs
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2
 
 bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.run
@@ -32,6 +32,7 @@ bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.quality
 	@$(BIN)/python -m benchmarks.ignn
 	@$(BIN)/python -m benchmarks.levels
+	@$(BIN)/python -m benchmarks.compile
 
 docs: $(STAMP)   ## build the documentation into docs/_build/index.html
 	@$(BIN)/sphinx-build -q -W --keep-going docs docs/_build

@@ -117,7 +117,7 @@ def leaky_relu(negative_slope: float = 0.01) -> Activation:
     if not 0.0 <= negative_slope <= 1.0:
         raise ValueError(f"negative_slope must be in [0, 1], but came as {negative_slope}.")
     slope = float(negative_slope)
-    name = {0.0: "relu", 1.0: "identity"}.get(slope, f"leaky_relu({slope:g})")
+    name = {0.0: "relu", 1.0: "identity"}.get(slope, f"leaky_relu({slope})")
     return _Leaky(
         function=partial(_leaky, slope=slope),
         derivative=partial(_leaky_derivative, slope=slope),

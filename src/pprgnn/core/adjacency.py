@@ -17,6 +17,7 @@ from pprgnn.core.buffers import give, take
 from pprgnn.core.csr import csr_tensor, move, permute, rows, transpose
 from pprgnn.core.entries import Normalization, check_entries, coalesce, fill_diagonal, normalize_weights
 from pprgnn.core.fingerprint import fingerprint
+from pprgnn.core.handles import handle_of
 from pprgnn.core.kernel import multiply
 from pprgnn.core.order import cache_friendly_order
 from pprgnn.core.state import Facts, check_tensors
@@ -63,6 +64,8 @@ class Adjacency:
         self.order, self.rank = order, rank
         self.value = value
         self.matrix = csr_tensor(crow, col, value)
+        # For compiled code, which cannot look into a sparse matrix: plain tensors, and the number of this object.
+        self.indices, self.handle = (crow, col), handle_of(self)
         self._matrix_t: Tensor | None = None
         self._norm_bound: float | None = None
 
@@ -349,7 +352,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, value: Tensor, adj: Adjacency) -> Tensor:
         ctx.adj = adj
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None)
-        return _times(adj, adj.matrix, x.contiguous())
+        return times(adj, adj.matrix, x.contiguous())
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -358,13 +361,13 @@ class _Product(torch.autograd.Function):
         grad = grad.contiguous()
         grad_x = grad_value = None
         if ctx.needs_input_grad[0]:
-            grad_x = _times(adj, adj.matrix_t, grad)
+            grad_x = times(adj, adj.matrix_t, grad)
         if ctx.needs_input_grad[1]:
             grad_value = adj.edge_gradient(adj.enter(grad), adj.enter(ctx.saved_tensors[0]))
         return grad_x, grad_value, None
 
 
-def _times(adj: Adjacency, matrix: Tensor, x: Tensor) -> Tensor:
+def times(adj: Adjacency, matrix: Tensor, x: Tensor) -> Tensor:
     """Ã x or Ãᵀ x in the caller's order, with one fresh state at most: they are large."""
     if adj.order is None:
         return multiply(matrix, x, take(x))

@@ -94,7 +94,8 @@ def normalize_weights(
         named = node if order is None else int(order[node])
         raise ValueError(
             f"Normalisation needs degrees >= 0, but the weights of the edges into node {named} add up to "
-            f"{float(degree[node]):g}; use non-negative weights, or no normalisation (normalize=None; in a layer, False)."
+            f"{float(degree[node]):g}; use non-negative weights, or no normalisation "
+            f"(normalize=None; in a layer, False)."
         )
     connected = degree > 0
     safe = torch.where(connected, degree, 1.0)  # no division by zero, neither here nor in the gradient

@@ -92,9 +92,7 @@ class Problem:
 
         library = kernel.library_for(self)
         if library is not None:
-            kernel.forward(
-                library, self, [buffer(n) for n in range(depth + 1)], self.adj.order if leave else None
-            )
+            kernel.forward(library, self, [buffer(n) for n in range(depth + 1)], self.adj.order if leave else None)
         else:
             product = take(self.b)
             self.activation.apply_(buffer(depth).copy_(self.b))  # G⁽ᵏ⁾ = φ(B): no sparse product

@@ -1,6 +1,7 @@
 """PyTorch Geometric layers and networks: a thin shell over the core."""
 
 from pprgnn.nn.conv_nets import ConvStack, InfiniteConvNet
+from pprgnn.nn.freeze import freeze_depth
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.layers import (
     depth_state,
@@ -31,6 +32,7 @@ __all__ = [
     "PaperGraphNet",
     "PyGNet",
     "depth_state",
+    "freeze_depth",
     "infinite_layers",
     "measure_afresh",
     "ppr_layers",

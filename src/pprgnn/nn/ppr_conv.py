@@ -21,6 +21,7 @@ from pprgnn.core.depth import DepthRule
 from pprgnn.core.entries import Normalization
 from pprgnn.core.solution import Solution, Status
 from pprgnn.core.solve import solve
+from pprgnn.nn import compiled
 from pprgnn.nn.adjacency_cache import cached_adjacency
 from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
 from pprgnn.nn.message_edges import normalized_edges
@@ -162,6 +163,14 @@ class PPRConv(InfiniteLayer):
             )
         if self.explain:
             return self._forward_message_passing(x, edge_index, edge_weight)
+        if type(self)._solve is PPRConv._solve and compiled.is_needed(edge_index):
+            return compiled.forward(self, x, edge_index, edge_weight)
+        if is_torch_sparse_tensor(edge_index) or torch.compiler.is_compiling():
+            out: Tensor = compiled.apart(self._plain_forward, x, edge_index, edge_weight)
+            return out
+        return self._plain_forward(x, edge_index, edge_weight)
+
+    def _plain_forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
         b = self.lin(x).to(self.weight.dtype)  # autocast may have lowered it; sparse products need full precision
         adj = self._adjacency(edge_index, edge_weight, b)
         with torch.autocast(b.device.type, enabled=False):

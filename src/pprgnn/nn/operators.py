@@ -1,0 +1,234 @@
+"""A solve as operators of PyTorch, opaque to its compilers: inside, depth is adaptive as everywhere.
+
+``pprgnn::solve`` and ``pprgnn::propagate`` (Ã x) know nothing but tensors, numbers and words, so that they can be
+compiled, exported and run in another process. A layer that is alive is found by its handle: it has the memory of
+its depths, it may have rules and activations that words cannot say, and it is told what came out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.activation import RELU, TANH, Activation, leaky_relu, resolve_activation
+from pprgnn.core.adjacency import Adjacency, times
+from pprgnn.core.buffers import give, take
+from pprgnn.core.decay import as_eps
+from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured
+from pprgnn.core.handles import held
+from pprgnn.core.lent_buffers import lend, reclaim
+from pprgnn.core.recursion import Problem, pull_back
+from pprgnn.core.solution import Solution
+from pprgnn.core.solve import check_inputs, described
+from pprgnn.nn.adjacency_cache import adjacency_by_content
+
+OWN = "own"  # the rule or activation of the layer itself
+ALL = -1  # terms
+
+
+class Graph(NamedTuple):
+    """A graph as an operator takes it: ``how`` says whether the tensors are edges to build Ã of, or Ã itself."""
+
+    edges: Tensor  # edge_index, or crow
+    value: Tensor | None  # edge weights, or the entries of Ã
+    col: Tensor | None
+    order: Tensor | None
+    rank: Tensor | None
+    handle: Tensor | None  # of the Adjacency
+    layer: Tensor | None  # handle of the layer
+    how: str  # "edges" or "csr", then: none | sym | row, loops, flipped, keep
+
+
+def adjacency(graph: Graph, num_nodes: int, dtype: torch.dtype) -> Adjacency:
+    """The live object, the cached one or a new one."""
+    edges, value, col, order, rank, handle, layer, how = graph
+    kind, word, *flags = how.split()
+    normalize: Any = None if word == "none" else word
+    if kind == "csr":
+        adj: Adjacency | None = held(handle)
+        if adj is not None and value is not None:
+            mine = (adj.indices[0].data_ptr(), adj.indices[1].data_ptr(), adj.value.data_ptr())
+            if col is not None and mine == (edges.data_ptr(), col.data_ptr(), value.data_ptr()):
+                return adj  # a handle that was stored may name another object here
+
+        def wrap(crow: Tensor, value: Tensor, col: Tensor, order: Any, rank: Any) -> Adjacency:
+            return Adjacency(crow, col, value, normalize=normalize, order=order, rank=rank)
+
+        return adjacency_by_content((edges, value, col, order, rank), (how,), wrap)
+
+    def build(edges: Tensor, value: Tensor | None) -> Adjacency:
+        edges = edges.flip(0) if "flipped" in flags else edges
+        return Adjacency.from_edge_index(
+            edges, value, num_nodes, normalize=normalize, add_self_loops="loops" in flags, dtype=dtype
+        )
+
+    owner = held(layer) if "keep" in flags else None
+    if owner is not None and owner._cached_adj is not None:
+        kept: Adjacency = owner._cached_adj
+        return kept
+    adj = adjacency_by_content((edges, value), (how, num_nodes, dtype), build)
+    if owner is not None:
+        owner._cached_adj = adj
+    return adj
+
+
+# ------------------------------------------------------------------------------------------------------ the solve
+class Options(NamedTuple):
+    """What a solve is told beside its tensors."""
+
+    rule: str
+    activation: str
+    tol: float  # this and the next are the layer's, if the rule is
+    max_depth: int
+    grad_terms: int  # ALL for all
+    slots: int  # how many states are kept for the backward pass
+    checkpoint: bool
+    wants_grad: bool
+    part: int  # which set of features on one graph
+
+
+def rule_word(rule: DepthRule) -> str:
+    """A rule as a word."""
+    if isinstance(rule, Fixed):
+        return f"fixed {rule.k}"
+    if isinstance(getattr(rule, "rule", rule), Measured):  # with or without memory
+        return "measured"
+    return "certificate" if isinstance(rule, Certificate) else "influence" if isinstance(rule, Influence) else OWN
+
+
+def activation_word(phi: Activation) -> str:
+    """An activation as a word."""
+    return phi.name if type(phi) in (type(RELU), type(TANH)) else OWN
+
+
+def _rule(word: str, owner: Any) -> DepthRule:
+    if word == OWN:
+        rule: DepthRule = _alive(owner).depth_rule
+        return rule
+    if word.startswith("fixed"):
+        return Fixed(int(word.split()[1]))
+    rules: dict[str, DepthRule] = {"measured": Measured(), "certificate": Certificate(), "influence": Influence()}
+    return rules[word]
+
+
+def _activation(word: str, owner: Any) -> Activation:
+    if word == OWN:
+        own: Activation = _alive(owner).activation
+        return own
+    if word.startswith("leaky_relu("):
+        return leaky_relu(float(word[len("leaky_relu(") : -1]))
+    return resolve_activation(word)
+
+
+def _alive(owner: Any) -> Any:
+    if owner is None:
+        raise RuntimeError(
+            "This compiled code needs a layer that is gone, for its depth rule or activation; keep the model that "
+            "was compiled."
+        )
+    return owner
+
+
+def run(b: Tensor, weight: Tensor, eps: Tensor, graph: Graph, options: Options) -> tuple[Tensor, Tensor, Tensor]:
+    """G⁽⁰⁾, the states that its gradient needs, one above the other, and the depth."""
+    reclaim()
+    rule, word, tol, max_depth, grad_terms, slots, checkpoint, wants_grad, part = options
+    owner = held(graph.layer)
+    if rule == OWN:  # with its limits: no need to compile anew when they change
+        owner = _alive(owner)
+        tol, max_depth = owner.tol, owner.max_depth
+    terms = grad_terms if wants_grad and grad_terms != ALL else 0
+    adj, phi = adjacency(graph, b.size(0), b.dtype), _activation(word, owner)
+    check_inputs(b, weight, adj, tol, max_depth, None if grad_terms == ALL else grad_terms)
+    given = Problem(b.contiguous(), weight, _rates(eps, b), adj, phi)
+    found = _rule(rule, owner).choose(given, tol, max_depth, terms)
+    keep = min(terms, found.k)
+    kept = take(b.expand(slots, *b.shape))
+    scratch = [take(b) for _ in range(keep - 1 if checkpoint and keep > 1 else 1 if keep == 0 else 0)]
+    buffers = [take(b), *scratch, *kept.unbind(0)[:keep]]
+    problem = given.entered()
+    out = problem.descend(found.k, keep, buffers, leave=True)[0]
+    given.left(problem)
+    give(*scratch)
+    solution = described(out, found, tol, max_depth, weight, given.eps)
+    if owner is not None:
+        # Without the state: the compiler may do with its memory what it likes.
+        solution = replace(solution, state=out.new_empty(0))
+        owner.last_solution = _worse(owner.last_solution if part else None, solution)
+    return lend(out), lend(kept), torch.tensor(found.k, device="cpu")
+
+
+def _rates(eps: Tensor, b: Tensor) -> Tensor:
+    if eps.numel() == 1 and 0.0 < float(eps) < math.inf:  # the quick way
+        return eps.reshape(())
+    return as_eps(eps, b, b.size(1))
+
+
+def _worse(before: Solution | None, now: Solution) -> Solution:
+    """One for all sets of features on the same graph: the deepest, and the least that is known of any."""
+    if before is None:
+        return now
+    worst = max(before, now, key=lambda each: (not each.converged, each.depth))
+    return replace(worst, products=before.products + now.products)
+
+
+def pull(saved: Sequence[Any], graph: Graph, options: Options, needs: list[bool]) -> list[Tensor]:
+    """The gradients that are needed, of b, weight, eps and the edges. What came in is left as it is."""
+    reclaim()
+    grad, b, weight, eps, out, kept, depth = saved
+    k, adj = int(depth), adjacency(graph, out.size(0), out.dtype)
+    phi = _activation(options.activation, held(graph.layer))
+    rates = eps.reshape(()) if eps.numel() == 1 else eps
+    given = Problem(out if b is None else b.contiguous(), weight, rates, adj, phi)
+    if options.grad_terms == ALL:
+        keep = terms = k + 1
+        buffers = [take(out) for _ in range(keep + 1)]
+        problem = given.entered()
+        states, repeats = problem.descend(k, k, buffers, leave=True), False
+        given.left(problem)
+    else:
+        buffers, terms = [], min(options.grad_terms, k + 1)
+        keep = min(terms, k)
+        repeats = options.checkpoint and keep > 1
+        states = [out, *kept.unbind(0)[: 1 if repeats else keep]]
+    b_bar, weight_bar, eps_bar, value_bar = pull_back(given, states, grad, k, terms, needs, repeats)
+    give(*buffers)
+    if value_bar is not None:
+        value_bar = _per_edge(value_bar, adj, graph)
+    found = (
+        None if b_bar is None else lend(b_bar),
+        weight_bar,
+        None if eps_bar is None else eps_bar.view_as(eps),
+        value_bar,
+    )
+    return [each for each in found if each is not None]
+
+
+def _per_edge(value_bar: Tensor, adj: Adjacency, graph: Graph) -> Tensor:
+    """From the entries of Ã to the edges that they were built of."""
+    if graph.how.startswith("csr"):
+        return value_bar
+    column, row = graph.edges.flip(0) if "flipped" in graph.how else graph.edges
+    if adj.rank is not None:
+        row, column = adj.rank[row], adj.rank[column]
+    n = adj.num_nodes
+    return value_bar[torch.searchsorted(adj.row * n + adj.col, row * n + column)]
+
+
+# ---------------------------------------------------------------------------------------------------- the product
+def product(x: Tensor, graph: Graph, transposed: bool) -> Tensor:
+    """Ã x or Ãᵀ x."""
+    reclaim()
+    adj = adjacency(graph, x.size(0), x.dtype)
+    return lend(times(adj, adj.matrix_t, x.contiguous()) if transposed else adj @ x)
+
+
+def edge_gradient(left: Tensor, right: Tensor, graph: Graph) -> Tensor:
+    """⟨left_i, right_j⟩ for every edge that i reads j by."""
+    adj = adjacency(graph, left.size(0), left.dtype)
+    return _per_edge(adj.edge_gradient(adj.enter(left), adj.enter(right)), adj, graph)

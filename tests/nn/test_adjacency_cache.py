@@ -1,0 +1,167 @@
+"""A graph is built once, and never taken for another: neither by its tensors nor by its numbers."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+from pprgnn import Adjacency
+from pprgnn.nn import PPRConv, adjacency_cache
+from pprgnn.nn.adjacency_cache import CAPACITY, adjacency_by_content, cached_adjacency
+
+EDGES = [[0, 1, 1, 2], [1, 0, 2, 1]]
+
+
+@pytest.fixture(autouse=True)
+def _empty():
+    adjacency_cache._entries.clear()
+    adjacency_cache._copies.clear()
+    yield
+    adjacency_cache._entries.clear()
+    adjacency_cache._copies.clear()
+
+
+class Lookup:
+    """Looks a graph up by ``kind`` and counts how often it had to be built."""
+
+    def __init__(self, kind):
+        self.kind, self.built = kind, 0
+
+    def __call__(self, edges, weight=None, options=()):
+        def build(edges, weight):
+            self.built += 1
+            return Adjacency.from_edge_index(edges, weight, 4, normalize=None)
+
+        if self.kind == "content":
+            adj = adjacency_by_content((edges, weight), options, build)
+        else:
+            adj = cached_adjacency(edges, weight, options, lambda: build(edges, weight))
+        wanted = torch.zeros(4, 4).index_put(
+            (edges[1], edges[0]), torch.ones(edges.size(1)) if weight is None else weight, accumulate=True
+        )
+        torch.testing.assert_close(adj.to_dense(), wanted, rtol=0, atol=0)  # whatever happens, it is the right one
+        return adj
+
+
+@pytest.fixture(params=["object", "content"])
+def lookup(request):
+    return Lookup(request.param)
+
+
+def test_the_same_tensors_are_built_once(lookup):
+    edges, weight = torch.tensor(EDGES), torch.rand(4)
+    assert lookup(edges, weight) is lookup(edges, weight)
+    lookup(edges)
+    lookup(edges, weight, options=("row",))
+    lookup(edges, weight)
+    assert lookup.built == 3
+
+
+def test_changes_in_place_are_seen(lookup):
+    edges, weight = torch.tensor(EDGES), torch.ones(4)
+    lookup(edges, weight)
+    edges[0, 0] = 3
+    lookup(edges, weight)
+    weight.mul_(2)
+    lookup(edges, weight)
+    assert lookup.built == 3
+
+
+def test_a_view_on_changed_memory_is_another_graph(lookup):
+    memory = torch.tensor([EDGES[0] + [3], EDGES[1] + [3]])
+    lookup(memory[:, :4])
+    lookup(memory[:, 1:])
+    memory[:, 2] = 0
+    lookup(memory[:, :4])
+    lookup(memory[:, 1:])
+    assert lookup.built == 4
+
+
+def test_memory_that_is_freed_and_used_again_is_another_graph(lookup):
+    places = set()
+    for shift in range(50):
+        edges = (torch.tensor(EDGES) + shift) % 4
+        places.add(edges.data_ptr())
+        lookup(edges)
+        del edges
+    assert len(places) < 50  # it really was the same memory
+
+
+def test_changes_that_leave_no_trace_are_seen_by_content():
+    """What compiled code does: it writes through pointers, and other tensors have the same memory."""
+    lookup, edges = Lookup("content"), torch.tensor(EDGES)
+    lookup(edges)
+    version = edges._version
+    edges.numpy()[0, 0] = 3
+    assert edges._version == version
+    lookup(edges)
+    edges.data[0, 0] = 2
+    lookup(edges)
+    lookup(edges.data)
+    assert lookup.built == 3
+
+
+def test_what_is_built_of_content_is_not_touched_by_later_changes():
+    crow, col = torch.tensor([0, 1, 2], dtype=torch.int32), torch.tensor([1, 0], dtype=torch.int32)
+    value = torch.tensor([1.0, 2.0])
+
+    def wrap(crow, col, value):
+        return Adjacency(crow, col, value)
+
+    first = adjacency_by_content((crow, col, value), (), wrap)
+    value.mul_(10)
+    assert first.to_dense().tolist() == [[0.0, 1.0], [2.0, 0.0]]
+    assert adjacency_by_content((crow, col, value / 10), (), wrap) is first
+    assert adjacency_by_content((crow, col, value), (), wrap) is not first
+
+
+def test_equal_numbers_of_another_type_are_another_graph():
+    lookup, edges, weight = Lookup("content"), torch.tensor(EDGES), torch.ones(4)
+    lookup(edges, weight)
+    double = adjacency_by_content(
+        (edges, weight.double()), (), lambda edges, weight: Adjacency.from_edge_index(edges, weight, 4)
+    )
+    assert double.dtype == torch.float64
+
+
+def test_inference_tensors_are_right():
+    for lookup in (Lookup("object"), Lookup("content")):
+        with torch.inference_mode():
+            edges = torch.tensor(EDGES)
+            lookup(edges)
+            edges[0, 0] = 3
+            lookup(edges)
+
+
+def test_equal_content_is_found_again_after_its_tensor_is_gone():
+    lookup = Lookup("content")
+    for _ in range(5):
+        lookup(torch.tensor(EDGES))
+    assert lookup.built == 1
+
+
+def test_old_graphs_go(lookup):
+    edges = [torch.randint(0, 4, (2, 6)) for _ in range(CAPACITY + 3)]
+    adjacencies = [weakref.ref(lookup(each)) for each in edges]
+    gc.collect()
+    assert [ref() is not None for ref in adjacencies] == [False] * 3 + [True] * CAPACITY
+    del edges
+    lookup(torch.tensor(EDGES))
+    gc.collect()
+    assert not any(ref() for ref in adjacencies)
+
+
+def test_compiled_layers_build_a_graph_once(monkeypatch):
+    torch._dynamo.reset()
+    built, real = [], Adjacency.from_edge_index
+    monkeypatch.setattr(Adjacency, "from_edge_index", lambda *args, **kind: built.append(1) or real(*args, **kind))
+    net = torch.nn.ModuleList([PPRConv(3, 3, smooth_input=True), PPRConv(3, 3)])
+    x, edges = torch.randn(4, 3), torch.tensor(EDGES)
+    fast = torch.compile(lambda x, edges: net[1](net[0](x, edges), edges), backend="aot_eager", fullgraph=True)
+    for _ in range(3):
+        fast(x, edges).sum().backward()
+    assert len(built) == 1
+    fast(x, edges.flip(0)).sum().backward()
+    assert len(built) == 2
+    torch._dynamo.reset()
