@@ -31,8 +31,8 @@ def reproduce_command(
         list[str],
         typer.Argument(
             metavar="NAME",
-            help="graphs, ppi, amazon, timing, depth, chains, heterophily, convolutions, ablations, or all of them; "
-            "report: only the page.",
+            help="graphs, ppi, amazon, timing, depth, chains, heterophily, convolutions, ablations, or all of "
+            "them; report: only the page.",
         ),
     ],
     models: Annotated[

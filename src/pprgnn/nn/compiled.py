@@ -43,10 +43,22 @@ def _operator(name: str, schema: str, function: Callable[..., Any], fake: Callab
     return getattr(torch.ops.pprgnn, name).default
 
 
-def _differentiable(name: str, operator: Any, save: Callable[..., None], backward: Callable[..., Any]) -> None:
-    def forward(ctx: Any, *args: Any) -> Any:
+def _quick(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:
+    """The operator, without the detour through torch's dispatcher where nobody watches it."""
+
+    def call(first: Tensor, *args: Any) -> Any:
+        watched = torch._C._len_torch_dispatch_stack() or type(first) not in (Tensor, torch.nn.Parameter)
         with torch._C._AutoDispatchBelowAutograd():
-            output = operator(*args)
+            return operator(first, *args) if watched else function(first, *args)
+
+    return call
+
+
+def _differentiable(
+    name: str, operator: Callable[..., Any], save: Callable[..., None], backward: Callable[..., Any]
+) -> None:
+    def forward(ctx: Any, *args: Any) -> Any:
+        output = operator(*args)
         save(ctx, args, output)
         return output
 
@@ -56,8 +68,7 @@ def _differentiable(name: str, operator: Any, save: Callable[..., None], backwar
     def autograd(*args: Any) -> Any:
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
             return function.apply(*args)
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator(*args)
+        return operator(*args)
 
     _library.impl(name, autograd, "Autograd")
 
@@ -119,10 +130,11 @@ def _solve_gradients(pull: Callable[..., Any], ctx: Any, grad: Tensor | None) ->
 
 
 def _solve_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-    return _solve_gradients(solve_backward, ctx, grad)
+    return _solve_gradients(_quick_pull, ctx, grad)
 
 
-_differentiable("solve", solve, _save_solve, _solve_backward)
+_quick_pull = _quick(_pull, solve_backward)
+_differentiable("solve", _quick(_run, solve), _save_solve, _solve_backward)
 
 
 # ------------------------------------------------------------------------------------------------------ propagate
@@ -171,7 +183,7 @@ def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return _product_gradients(propagate, edge_gradient, ctx, grad)
 
 
-_differentiable("propagate", propagate, _save_product, _product_backward)
+_differentiable("propagate", _quick(_product, propagate), _save_product, _product_backward)
 
 
 # ------------------------------------------------------------------------------------------------------ the layer
