@@ -1,6 +1,7 @@
 """``InfiniteDepth`` under torch's compilers: the same values and gradients, depth as adaptive as before."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -149,10 +150,28 @@ def test_exported_at_the_depth_found(graph, tmp_path):
     with pytest.raises(ValueError, match="freeze_depth"):
         torch.export.export(layer, tuple(arguments(graph, "gat")))
     frozen = freeze_depth(layer)
+    torch.testing.assert_close(frozen(*arguments(graph, "gat")), expected)
+    assert layer.last_solution.status is Status.FIXED
     program = torch.export.export(frozen, tuple(arguments(graph, "gat")))
     torch.export.save(program, tmp_path / "layer.pt2")
     again = torch.export.load(tmp_path / "layer.pt2").module()
     torch.testing.assert_close(again(*arguments(graph, "gat")), expected)
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn"])
+def test_onnx_at_the_depth_found(graph, tmp_path, name):
+    runtime = pytest.importorskip("onnxruntime", reason="needs pprgnn[export]")
+    pytest.importorskip("onnxscript", reason="needs pprgnn[export]")
+    layer = layer_for(name).float().eval()
+    given = [each.float() if each.is_floating_point() else each for each in arguments(graph, name)]
+    expected = layer(*given).detach()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter about itself
+        torch.onnx.export(freeze_depth(layer), tuple(given), tmp_path / "layer.onnx", dynamo=True, verbose=False)
+    session = runtime.InferenceSession(str(tmp_path / "layer.onnx"))
+    names = [each.name for each in session.get_inputs()]
+    found = session.run(None, dict(zip(names, (each.numpy() for each in given), strict=True)))[0]
+    torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_what_cannot_be_compiled_says_so(graph):

@@ -586,6 +586,16 @@ def test_the_cache_of_the_convolution_counts(graph):
     torch.testing.assert_close(fewer, unrolled(copy.deepcopy(conv), graph.x, [graph.edge_index[:, :4]], 1.0, 3))
 
 
+@pytest.mark.parametrize("name", KNOWN)
+def test_edges_and_loops_that_come_twice(graph, name):
+    """As the convolution itself has it, whatever that is."""
+    conv, _ = CONVS[name]()
+    loops = torch.tensor([[1, 1, 2, 3], [1, 1, 2, 3]])
+    edge_index = torch.cat([graph.edge_index, graph.edge_index[:, :5], loops], dim=1)
+    out = InfiniteDepth(conv, depth=3)(graph.x, edge_index)
+    torch.testing.assert_close(out, unrolled(conv, graph.x, [edge_index], 1.0, 3))
+
+
 @pytest.mark.parametrize("conv", [GCNConv(WIDTH, WIDTH), SAGEConv(WIDTH, WIDTH)])
 def test_sparse_matrices_are_turned_too(graph, conv):
     layer = InfiniteDepth(conv, depth=3, direction="out")

@@ -71,6 +71,14 @@ def test_basic_gnn_options(options):
 
 
 @EVERY
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tracing_is_refused_not_wrong(make):
+    data = ring(6)
+    with pytest.raises(ValueError, match=r"torch.jit.trace .* cannot follow .*; use torch.export"):
+        torch.jit.trace(make(4, 8), (data.x, data.edge_index))
+
+
+@EVERY
 def test_summary_lists_the_layer_and_its_parameters(make):
     data, layer = ring(6), make(4, 8)
     text = summary(layer, data.x, data.edge_index)

@@ -47,7 +47,7 @@ def _settle(
         return out
 
     with torch.no_grad():
-        problem = owner.steps(b, eps, call, args, kwargs, know(owner.conv, b, args, kwargs))
+        problem = owner.problem(b, eps, call, args, kwargs, know(owner.conv, b, args, kwargs))
         found = problem.choose(owner.depth_rule, owner.tol, owner.max_depth, terms)
         state = problem.start(found.k, terms)
         solution = problem.described(state, found, owner.tol, owner.max_depth)

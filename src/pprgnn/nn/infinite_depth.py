@@ -204,13 +204,13 @@ class InfiniteDepth(InfiniteLayer):
             if torch.compiler.is_compiling():
                 return compiled_steps.forward(self, b, checked(call, self.conv), args, kwargs)
             if self.explain:
-                return self._explained(self.steps(b, self.eps, call, args, kwargs))
+                return self._explained(self.problem(b, self.eps, call, args, kwargs))
             known = know(self.conv, b, args, kwargs)
             if known is not None and known.weight is not None:
                 return self._remember(self._product_solution(b, known.weight, known.adj))
             tensors = (b, *self.parameters(), *tensors_of(args, kwargs))
             wants_grad = any(each.requires_grad for each in tensors)
-            solution = self.steps(b, self.eps, call, args, kwargs, known).solve(
+            solution = self.problem(b, self.eps, call, args, kwargs, known).solve(
                 self.depth_rule, self.tol, self.max_depth, self.grad_terms, self.checkpoint, wants_grad
             )
         return self._remember(solution)
@@ -230,7 +230,7 @@ class InfiniteDepth(InfiniteLayer):
             checkpoint=self.checkpoint,
         )
 
-    def steps(
+    def problem(
         self,
         b: Tensor,
         eps: float | Tensor,

@@ -118,6 +118,11 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
 
 def one_set_of_nodes(layer: str, x: Any) -> Any:
     """Return ``x``; of a pair of the same tensor, as PyG's tools for heterogeneous graphs pass it, that tensor."""
+    if torch.jit.is_tracing():
+        raise ValueError(
+            f"torch.jit.trace (and torch.onnx.export with dynamo=False) cannot follow '{layer}'; use torch.export, "
+            f"or torch.onnx.export(..., dynamo=True)."
+        )
     if not isinstance(x, (tuple, list)):
         return x
     if len(x) == 2 and x[0] is x[1]:

@@ -63,6 +63,8 @@ def know(conv: torch.nn.Module, state: Tensor, args: tuple[Any, ...], kwargs: di
     edge_index, weight = named["edge_index"], named.get("edge_weight")
     if conv.flow != "source_to_target" and isinstance(edge_index, Adjacency):
         return None
+    if type(conv) is GCNConv and _is_edge_index(edge_index) and _has_double_loops(edge_index):
+        return None  # PyG takes one of the loops of a node where we would add them up
     if getattr(conv, "cached", False) and conv.normalize:
         if not _is_edge_index(edge_index):
             return None
@@ -76,6 +78,11 @@ def know(conv: torch.nn.Module, state: Tensor, args: tuple[Any, ...], kwargs: di
 
 def _is_edge_index(value: Any) -> bool:
     return isinstance(value, Tensor) and value.layout == torch.strided
+
+
+def _has_double_loops(edge_index: Tensor) -> bool:
+    looped = edge_index[0, edge_index[0] == edge_index[1]]
+    return looped.numel() > 1 and looped.unique().numel() < looped.numel()
 
 
 def _cached_edges(conv: Any, edge_index: Tensor, weight: Tensor | None, state: Tensor) -> tuple[Tensor, Tensor]:
