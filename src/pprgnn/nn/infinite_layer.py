@@ -118,10 +118,10 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
 
 def one_set_of_nodes(layer: str, x: Any) -> Any:
     """Return ``x``; of a pair of the same tensor, as PyG's tools for heterogeneous graphs pass it, that tensor."""
-    if torch.jit.is_tracing():
+    if torch._C._get_tracing_state() is not None:
         raise ValueError(
-            f"torch.jit.trace (and torch.onnx.export with dynamo=False) cannot follow '{layer}'; use torch.export, "
-            f"or torch.onnx.export(..., dynamo=True)."
+            f"torch.jit.trace (and torch.onnx.export with dynamo=False) cannot follow '{layer}'; use "
+            f"torch.export, or torch.onnx.export(..., dynamo=True)."
         )
     if not isinstance(x, (tuple, list)):
         return x

@@ -82,7 +82,7 @@ def _is_edge_index(value: Any) -> bool:
 
 def _has_double_loops(edge_index: Tensor) -> bool:
     looped = edge_index[0, edge_index[0] == edge_index[1]]
-    return looped.numel() > 1 and looped.unique().numel() < looped.numel()
+    return looped.numel() > 1 and bool((looped.sort().values.diff() == 0).any())
 
 
 def _cached_edges(conv: Any, edge_index: Tensor, weight: Tensor | None, state: Tensor) -> tuple[Tensor, Tensor]:
