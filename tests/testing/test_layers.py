@@ -10,8 +10,6 @@ from pprgnn.baselines import EIGNNConv, IGNNConv, MGNNIConv
 from pprgnn.nn import InfiniteDepth, PPRConv
 from pprgnn.testing import Outcome, check_conv
 
-pytestmark = pytest.mark.filterwarnings("ignore:Converting sparse tensor to CSR format:UserWarning")  # by PyG
-
 OURS = {
     "PPRConv": PPRConv,
     "row": partial(PPRConv, normalize="row", learn_eps="channel"),

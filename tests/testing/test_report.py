@@ -43,7 +43,6 @@ def test_an_expected_failure_that_passes_is_an_error():
         check_conv(GoodConv, expected_failures={"flow": "no flow yet"})
 
 
-@pytest.mark.filterwarnings("ignore:Converting sparse tensor to CSR format:UserWarning")  # by PyG
 def test_what_does_not_apply_is_skipped_with_a_reason():
     report = check_conv(SAGEConv, skip=["text"])
     skipped = {result.name: result.reason for result in report.results if result.outcome is Outcome.SKIPPED}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -44,7 +45,9 @@ class Check:
 
     def run(self, trial: Trial) -> None:
         """Run it; random numbers elsewhere are not disturbed."""
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            # PyG's advice about speed to whoever gives it a COO matrix, as a check does.
+            warnings.filterwarnings("ignore", message="Converting sparse tensor to CSR format")
             set_seed(0)
             self.function(trial)
 
