@@ -22,6 +22,7 @@ __all__ = [
     "pagerank",
     "release_buffers",
     "solve",
+    "solve_steps",
 ]
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pprgnn.core.pagerank import pagerank
     from pprgnn.core.solution import ConvergenceWarning, Solution, Status
     from pprgnn.core.solve import solve
+    from pprgnn.core.steps import solve_steps
     from pprgnn.training.classifier import GraphClassifier, NodeClassifier
 
 # Names are imported when they are first used: torch takes seconds to load, and `--help` does not need it.
@@ -45,6 +47,7 @@ _HOME = {
     "pagerank": ("pagerank",),
     "solution": ("ConvergenceWarning", "Solution", "Status"),
     "solve": ("solve",),
+    "steps": ("solve_steps",),
 }
 _ROOMS = ("data", "nn", "testing", "training")
 _MODULE_OF = {name: f"pprgnn.core.{module}" for module, names in _HOME.items() for name in names}

@@ -45,6 +45,11 @@ class Depth:
     estimated_error: float | None = None  # extrapolated
     products: int = 0  # sparse products spent on finding k
 
+    def solution(self, state: Tensor, status: Status) -> Solution:
+        """What came out at this depth."""
+        errors = (self.error_bound, self.measured_error, self.estimated_error)
+        return Solution(state, self.k, status, *errors, products=self.products + self.k)
+
 
 @dataclass(frozen=True)
 class Solution:

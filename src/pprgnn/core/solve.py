@@ -83,15 +83,7 @@ def described(state: Tensor, found: Depth, tol: float, max_depth: int, weight: T
     if not finite(state.detach()):
         status = Status.NOT_FINITE
     _warn(status, found, tol, max_depth, weight, eps)
-    return Solution(
-        state=state,
-        depth=found.k,
-        status=status,
-        error_bound=found.error_bound,
-        measured_error=found.measured_error,
-        estimated_error=found.estimated_error,
-        products=found.products + found.k,
-    )
+    return found.solution(state, status)
 
 
 def check_inputs(

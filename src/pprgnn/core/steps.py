@@ -83,7 +83,7 @@ class Steps:
         torch.mul(self.function(g), decay(n, self.eps), out=out)
         return self.activation.apply_(out.add_(self.b))
 
-    def descend(self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False) -> list[Tensor]:
+    def descend(self, depth: int, keep: int, buffers: list[Tensor]) -> list[Tensor]:
         """As :meth:`pprgnn.core.recursion.Problem.descend`."""
         last = max(keep, 1)
 
@@ -149,15 +149,7 @@ class Steps:
         """The solution with all that is known about it; warns when it is not what was asked for."""
         status = found.status if finite(state.detach()) else Status.NOT_FINITE
         _warn(status, found, tol, max_depth, self)
-        return Solution(
-            state=state,
-            depth=found.k,
-            status=status,
-            error_bound=found.error_bound,
-            measured_error=found.measured_error,
-            estimated_error=found.estimated_error,
-            products=found.products + found.k,
-        )
+        return found.solution(state, status)
 
     def _differentiable(self, n: int, g: Tensor) -> Tensor:
         return self.activation.function(self.function(g) * decay(n, self.eps) + self.b)

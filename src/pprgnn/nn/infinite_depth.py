@@ -13,11 +13,8 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset, zeros
 
 from pprgnn.core.activation import Activation
-from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import as_eps
 from pprgnn.core.depth import DepthRule, Fixed, Measured
-from pprgnn.core.solution import Solution
-from pprgnn.core.solve import solve
 from pprgnn.core.steps import Steps
 from pprgnn.nn import compiled_steps
 from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
@@ -207,28 +204,13 @@ class InfiniteDepth(InfiniteLayer):
                 return self._explained(self.problem(b, self.eps, call, args, kwargs))
             known = know(self.conv, b, args, kwargs)
             if known is not None and known.weight is not None:
-                return self._remember(self._product_solution(b, known.weight, known.adj))
+                return self._remember(self._solve_product(b, known.weight.contiguous(), known.adj))
             tensors = (b, *self.parameters(), *tensors_of(args, kwargs))
             wants_grad = any(each.requires_grad for each in tensors)
             solution = self.problem(b, self.eps, call, args, kwargs, known).solve(
                 self.depth_rule, self.tol, self.max_depth, self.grad_terms, self.checkpoint, wants_grad
             )
         return self._remember(solution)
-
-    def _product_solution(self, b: Tensor, weight: Tensor, adj: Adjacency) -> Solution:
-        """Of a convolution that is ÃGW: what :class:`PPRConv` does."""
-        return solve(
-            b,
-            weight.contiguous(),
-            adj,
-            eps=self.eps,
-            depth=self.depth_rule,
-            tol=self.tol,
-            max_depth=self.max_depth,
-            grad_terms=self.grad_terms,
-            activation=self.activation,
-            checkpoint=self.checkpoint,
-        )
 
     def problem(
         self,
@@ -243,7 +225,7 @@ class InfiniteDepth(InfiniteLayer):
         function = checked(call if known is None else known.function, self.conv)
         return Steps(
             b,
-            same_randomness(function, self.training),
+            same_randomness(function, b.device) if self.training else function,
             as_eps(eps, b, b.size(-1)),
             self.activation,
             lambda: self._lipschitz(known, b, args, kwargs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -12,11 +13,13 @@ from torch.nn import Parameter
 from torch_geometric.nn.conv import MessagePassing
 
 from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import DepthRule, Measured, resolve_depth
 from pprgnn.core.depth_memories import DepthMemories
 from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.core.handles import handle_of
 from pprgnn.core.solution import Solution
+from pprgnn.core.solve import solve
 from pprgnn.nn.decay_rates import as_rates, per_channel
 
 
@@ -93,9 +96,24 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
         several = self._rate_channels is not None and eps.numel() not in (1, self._rate_channels)
         return per_channel(eps, self._rate_channels) if several and self._rate_channels else eps
 
+    @abstractmethod
     def weights(self) -> list[Tensor]:
         """The matrices that a step multiplies states by: their norms tell how strong it is."""
-        raise NotImplementedError
+
+    def _solve_product(self, b: Tensor, weight: Tensor, adj: Adjacency) -> Solution:
+        """With the options of this layer, where a step is ÃGW."""
+        return solve(
+            b,
+            weight,
+            adj,
+            eps=self.eps,
+            depth=self.depth_rule,
+            tol=self.tol,
+            max_depth=self.max_depth,
+            grad_terms=self.grad_terms,
+            activation=self.activation,
+            checkpoint=self.checkpoint,
+        )
 
     def _remember(self, solution: Solution) -> Tensor:
         self.last_solution = replace(solution, state=solution.state.detach())

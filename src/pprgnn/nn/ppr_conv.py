@@ -20,7 +20,6 @@ from pprgnn.core.decay import decay
 from pprgnn.core.depth import DepthRule
 from pprgnn.core.entries import Normalization
 from pprgnn.core.solution import Solution, Status
-from pprgnn.core.solve import solve
 from pprgnn.nn import compiled
 from pprgnn.nn.adjacency_cache import cached_adjacency
 from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
@@ -191,18 +190,7 @@ class PPRConv(InfiniteLayer):
         return self._solve(self._input_term(b if not self.smooth_input else adj @ b), adj)
 
     def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
-        return solve(
-            b,
-            self.recurrent_weight(),
-            adj,
-            eps=self.eps,
-            depth=self.depth_rule,
-            tol=self.tol,
-            max_depth=self.max_depth,
-            grad_terms=self.grad_terms,
-            activation=self.activation,
-            checkpoint=self.checkpoint,
-        )
+        return self._solve_product(b, self.recurrent_weight(), adj)
 
     def _input_term(self, b: Tensor) -> Tensor:
         return b if self.bias is None else b + self.bias

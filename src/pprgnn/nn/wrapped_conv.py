@@ -137,18 +137,16 @@ def draws_at_random(conv: torch.nn.Module) -> bool:
     return any(isinstance(rate, float | int) and rate > 0 for rate in flat)
 
 
-def same_randomness(function: Callable[[Tensor], Tensor], training: bool) -> Callable[[Tensor], Tensor]:
+def same_randomness(function: Callable[[Tensor], Tensor], device: torch.device) -> Callable[[Tensor], Tensor]:
     """One dropout mask for all steps of a pass: otherwise there would be no limit to converge to."""
-    if not training:
-        return function
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    read = {"cpu": torch.get_rng_state, "cuda": torch.cuda.get_rng_state}
-    write = {"cpu": torch.set_rng_state, "cuda": torch.cuda.set_rng_state}
-    states = {device: read[device]() for device in devices}
+    on_gpu = device.type == "cuda"
+    start = torch.cuda.get_rng_state(device) if on_gpu else torch.get_rng_state()
 
     def repeated(g: Tensor) -> Tensor:
-        for device, state in states.items():
-            write[device](state)
+        if on_gpu:
+            torch.cuda.set_rng_state(start, device)
+        else:
+            torch.set_rng_state(start)
         return function(g)
 
     return repeated
