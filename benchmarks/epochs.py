@@ -44,9 +44,9 @@ class Stopwatch:
     @contextmanager
     def watching(self) -> Iterator[None]:
         from pprgnn.core.recursion import Recursion
-        from pprgnn.nn import ppr_conv
+        from pprgnn.nn import infinite_layer
 
-        solve, backward = ppr_conv.solve, Recursion.backward
+        solve, backward = infinite_layer.solve, Recursion.backward
 
         def timed(function):
             def call(*arguments, **named):
@@ -59,7 +59,7 @@ class Stopwatch:
             return call
 
         with (
-            mock.patch.object(ppr_conv, "solve", timed(solve)),
+            mock.patch.object(infinite_layer, "solve", timed(solve)),
             mock.patch.object(Recursion, "backward", staticmethod(timed(backward))),
         ):
             yield
