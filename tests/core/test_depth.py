@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from pprgnn import Certificate, ConvergenceWarning, DepthMemory, Fixed, Influence, Measured, Status, solve
-from pprgnn.core import recursion
+from pprgnn import Adjacency, Certificate, ConvergenceWarning, DepthMemory, Fixed, Influence, Measured, Status, solve
 from tests import reference
 from tests.problems import ZOO, draw_b, draw_weight, ring
 
@@ -108,13 +107,13 @@ def test_measured_takes_the_certificate_when_a_search_cannot_pay():
 
 def count_products(monkeypatch) -> list:
     monkeypatch.setenv("PPRGNN_KERNEL", "torch")  # the fused kernel makes its products where nobody can count
-    calls, plain = [], recursion.multiply
+    calls, plain = [], Adjacency.product
 
     def counted(*args, **options):
         calls.append(1)
         return plain(*args, **options)
 
-    monkeypatch.setattr(recursion, "multiply", counted)
+    monkeypatch.setattr(Adjacency, "product", counted)
     return calls
 
 

@@ -53,6 +53,15 @@ class Problem(Protocol):
     def bounds(self) -> StepBounds:
         """What is known about its steps."""
 
+    def norm(self, x: Tensor) -> float:
+        """‖x‖_F of a state, of all of its rows."""
+
+    def largest(self, x: Tensor) -> float:
+        """The largest entry of a state, without sign."""
+
+    def agreed(self, value: float) -> float:
+        """A number on which all agree who solve this together: depths must not differ between them."""
+
     def without_input(self) -> Any:
         """The same steps without B."""
 
@@ -117,13 +126,13 @@ class Influence:
     def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Return the farthest hop whose influence is at least ``tol`` of B's, plus ``levels``."""
         problem = problem.detach().entered()
-        threshold = tol * float(problem.b.abs().max())
+        threshold = tol * problem.largest(problem.b)
         fade = problem.without_input()
         influence, scratch = problem.b, [torch.empty_like(problem.b) for _ in range(3)]
         for hop in range(max_depth + 1):
             # PAPER: the text starts at α_{l+1}, Theorem 2 at α_l, the published code at α_0; α_{l+1} is right.
             influence = fade.step(hop + 1, influence, scratch[hop % 2], scratch[2])
-            if not float(influence.abs().max()) > threshold:  # NaN ends the search, too
+            if not problem.largest(influence) > threshold:  # NaN ends the search, too
                 return Depth(hop + levels, Status.INFLUENCE, products=hop + 1)
         return Depth(max_depth + levels, Status.CAPPED, products=max_depth + 1)
 
@@ -204,7 +213,7 @@ class _Comparison:
         self.levels, self.ends = levels, sorted({0, levels})
         self.buffers = [take(problem.b) for _ in range(max(levels, 1) + 1)]
         self.references = [take(problem.b) for _ in self.ends]
-        self.scale = _norm(problem.b) or 1.0
+        self.scale = problem.norm(problem.b) or 1.0
         self.products = 0
         self.reference_depth = 0
         self.curve: dict[int, float] = {}
@@ -232,20 +241,11 @@ class _Comparison:
             states = self.references if depth == self.reference_depth else self._run(depth)
             pairs = zip(states, self.references, strict=True)
             # Into the buffer: the passes are done with it. Infinite minus infinite gives NaN, as it should.
-            errors = [_norm(torch.sub(state, reference, out=self.buffers[0])) for state, reference in pairs]
+            norm, room = self.problem.norm, self.buffers[0]
+            errors = [norm(torch.sub(state, reference, out=room)) for state, reference in pairs]
             self.curve[depth] = math.nan if any(map(math.isnan, errors)) else max(errors) / self.scale
             self.state_errors[depth] = errors[0] / self.scale
         return self.curve[depth]
-
-
-def _norm(x: Tensor) -> float:
-    """‖x‖_F, also where the squares of the entries would leave the range of their type."""
-    norm = float(torch.linalg.vector_norm(x))
-    if not 1e-15 < norm < 1e15:
-        largest = float(x.abs().max())
-        if 0 < largest < math.inf:
-            return largest * float(torch.linalg.vector_norm(x / largest))
-    return norm
 
 
 def _smallest(error: Callable[[int], float], tol: float, shallowest: int, deepest: int, guess: int) -> int:

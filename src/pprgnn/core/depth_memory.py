@@ -53,7 +53,7 @@ class DepthMemory:
         # Training looks at more levels than evaluation; what holds for more levels holds for fewer.
         more_levels = levels > self._levels
         self._levels = max(levels, self._levels)
-        log_norm = self._log_norm(problem.gauge.detach())
+        log_norm = problem.agreed(self._log_norm(problem.gauge.detach()))
         eps = float(problem.eps.detach().min())
         graph = problem.graph
         drifted = abs(log_norm - self._log_rates[0]) > 0.02 or eps != self._log_rates[1]

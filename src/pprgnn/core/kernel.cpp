@@ -65,18 +65,37 @@ struct Graph {
     const T* value;
 };
 
-// Row ranges of equal work, one per thread; always the same for the same graph, so sums come out the same.
+// Further entries of the same rows, which read rows of x: what other processes sent. crow is null where there are none.
 template <class T>
-int64_t cut(const Graph<T>& g, int part, int parts) {
+struct Far {
+    const int32_t *crow, *col;
+    const T *value, *x;
+    int64_t first;  // the row that crow begins with
+};
+
+struct Rows {
+    int64_t begin, end;
+};
+
+// The rows of a thread, ranges of equal work; always the same for the same graph, so sums come out the same.
+template <class T>
+int64_t cut(const Graph<T>& g, Rows all, int part, int parts) {
     const int64_t per_row = g.d / 8 + 4;  // a row's dense product costs about as much as that many neighbours
-    const int64_t goal = (g.crow[g.n] + per_row * g.n) / parts * part;
-    int64_t low = 0, high = g.n;
-    if (part == parts) return g.n;
+    const auto work = [&](int64_t row) { return g.crow[row] + per_row * row; };
+    const int64_t goal = work(all.begin) + (work(all.end) - work(all.begin)) / parts * part;
+    int64_t low = all.begin, high = all.end;
+    if (part == parts) return all.end;
     while (low < high) {
         const int64_t middle = (low + high) / 2;
-        if (g.crow[middle] + per_row * middle < goal) low = middle + 1; else high = middle;
+        if (work(middle) < goal) low = middle + 1; else high = middle;
     }
     return low;
+}
+
+template <class T>
+Rows my_rows(const Graph<T>& g, Rows all) {
+    const int parts = omp_get_num_threads(), part = omp_get_thread_num();
+    return {cut(g, all, part, parts), cut(g, all, part + 1, parts)};
 }
 
 // out[r] = sum_j value_rj x[j] for rows [begin, end); `width` vectors of a row at a time. Which rows come next only
@@ -110,6 +129,19 @@ void gather(const Graph<T>& g, const T* x, int64_t begin, int64_t end, T* out, i
         for (; j + L <= g.d; j += L) gather_columns<T, 1>(g, x, row, j, out);
         for (; j < g.d; ++j) out[j] = gather_one(g, x, row, j);
     }
+}
+
+template <class T>
+void gather_far(const Far<T>& far, int64_t d, int64_t begin, int64_t end, T* out, int64_t stride) {
+    constexpr int L = Lanes<T>::count;
+    if (!far.crow) return;
+    for (int64_t row = begin; row < end; ++row, out += stride)
+        for (int32_t e = far.crow[row - far.first]; e < far.crow[row - far.first + 1]; ++e) {
+            const T *from = far.x + far.col[e] * d, value = far.value[e];
+            int64_t j = 0;
+            for (; j + L <= d; j += L) store(out + j, load(out + j) + value * load(from + j));
+            for (; j < d; ++j) out[j] += value * from[j];
+        }
 }
 
 // c (kRows x panel) = or += a' b, where a' has element (m, k) at a[m * a_row + k * a_col] and b is k x panel.
@@ -195,6 +227,36 @@ void chain(const T* bar, const T* at, T slope, int64_t d, T* z, T* total) {
     }
 }
 
+// What a thread works in, a block of rows at a time.
+template <class T>
+struct Scratch {
+    T *product, *out, *beta;
+
+    explicit Scratch(int64_t width)
+        : product(allocate<T>(kBlock * width)), out(allocate<T>(kBlock * width)), beta(allocate<T>(width)) {}
+    Scratch(const Scratch&) = delete;
+    ~Scratch() { std::free(product), std::free(out), std::free(beta); }
+    bool failed() const { return !(product && out && beta); }
+    void decay(int64_t n, const T* eps, int64_t d) {
+        for (int64_t j = 0; j < d; ++j) beta[j] = 1 / (1 + n * eps[j]);
+    }
+};
+
+// Rows of one step, target(row) = φ(β (A g)[row] W + b[row]); `beta` of the scratch holds β. mask: see activate.
+template <class T, class Target, class Mask>
+void step_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* packed, int64_t width, const T* b, T slope,
+               const T* state, const Scratch<T>& scratch, Target target, Mask mask) {
+    for (int64_t row = rows.begin; row < rows.end; row += kBlock) {
+        const int64_t count = std::min<int64_t>(kBlock, rows.end - row);
+        gather(g, state, row, row + count, scratch.product, width);
+        gather_far(far, g.d, row, row + count, scratch.product, width);
+        multiply(scratch.product, packed, count, g.d, width, scratch.out);
+        for (int64_t r = 0; r < count; ++r)
+            activate(scratch.out + r * width, scratch.beta, b + (row + r) * g.d, slope, g.d, target(row + r),
+                     mask(row + r));
+    }
+}
+
 // states[n] = G(n) for n = depth ... 0. With an order, row r of G(0) goes to row order[r]: where the caller wants it.
 // `warm`: states[depth] is already there. `at`: see activate.
 template <class T>
@@ -205,61 +267,137 @@ int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t d
     if (!packed) return 1;
     pack(w, d, packed);
     const auto target = [=](int64_t n, int64_t row) { return states[n] + (n == 0 && order ? order[row] : row) * d; };
+    const auto mask = [=](int64_t row) { return at ? at + row * d : nullptr; };
     int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
-        const int parts = omp_get_num_threads(), part = omp_get_thread_num();
-        const int64_t begin = cut(g, part, parts), end = cut(g, part + 1, parts);
-        T *product = allocate<T>(kBlock * width), *out = allocate<T>(kBlock * width), *beta = allocate<T>(d);
-        failed |= !(product && out && beta);
-        const auto mask = [=](int64_t row) { return at ? at + row * d : nullptr; };
+        const Rows rows = my_rows(g, {0, g.n});
+        Scratch<T> scratch(width);
+        failed |= scratch.failed();
         if (!failed && !warm)
-            for (int64_t row = begin; row < end; ++row)
+            for (int64_t row = rows.begin; row < rows.end; ++row)
                 activate<T>(nullptr, nullptr, b + row * d, slope, d, target(depth, row), mask(row));
         for (int64_t n = depth - 1; n >= 0; --n) {
 #pragma omp barrier
             if (failed) continue;
-            for (int64_t j = 0; j < d; ++j) beta[j] = 1 / (1 + n * eps[j]);
-            const T* g_next = states[n + 1];
-            for (int64_t row = begin; row < end; row += kBlock) {
-                const int64_t rows = std::min<int64_t>(kBlock, end - row);
-                gather(g, g_next, row, row + rows, product, width);
-                multiply(product, packed, rows, d, width, out);
-                for (int64_t r = 0; r < rows; ++r)
-                    activate(out + r * width, beta, b + (row + r) * d, slope, d, target(n, row + r), mask(row + r));
-            }
+            scratch.decay(n, eps, d);
+            step_rows(g, Far<T>{}, rows, packed, width, b, slope, states[n + 1], scratch,
+                      [=](int64_t row) { return target(n, row); }, mask);
         }
-        std::free(product), std::free(out), std::free(beta);
     }
     std::free(packed);
     return failed;
 }
 
-// The adjoint. Z̄(0) = B̄ = φ'(out) ∘ out_bar, rows taken in the given order; then for n = 0 ... products-1, with
-// G = states[n + 1]:
-//     P = A' Z̄ βₙ;  W̄ += G' P;  ε̄ += dβₙ/dε / βₙ · (W ∘ G'P summed over rows);
-// and, while n + 1 < terms, the next Z̄ = φ'(G) ∘ (P W') with B̄ += Z̄. z[0] and z[1] are scratch and alternate.
+// The given rows of G(n) from G(n + 1), some of whose rows come from elsewhere.
+template <class T>
+int step(Graph<T> g, Far<T> far, Rows all, const T* b, const T* w, const T* eps, T slope, int64_t n, const T* state,
+         T* out, int threads) {
+    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
+    T* packed = allocate<T>(d * width);
+    if (!packed) return 1;
+    pack(w, d, packed);
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Scratch<T> scratch(width);
+        failed |= scratch.failed();
+        if (!failed) {
+            scratch.decay(n, eps, d);
+            step_rows(g, far, my_rows(g, all), packed, width, b, slope, state, scratch,
+                      [=](int64_t row) { return out + row * d; }, [](int64_t) { return static_cast<T*>(nullptr); });
+        }
+    }
+    std::free(packed);
+    return failed;
+}
+
+// Scratch of the adjoint: a block of a state in rows of `stride`, so that `tile` can read it by columns, and the
+// sums G'P (W̄) and ε̄ over the rows of a thread.
+template <class T>
+struct AdjointScratch : Scratch<T> {
+    T *state, *before, *sum, *rate;
+    int64_t tall, stride;
+
+    AdjointScratch(int64_t d, int64_t width)
+        : Scratch<T>(width), tall(round_up(d, kRows)), stride(width + kRows) {
+        state = allocate<T>(kBlock * stride), before = allocate<T>(d);
+        sum = allocate<T>(tall * width), rate = allocate<T>(d);
+    }
+    ~AdjointScratch() {
+        for (T* each : {state, before, sum, rate}) std::free(each);
+    }
+    bool failed() const { return Scratch<T>::failed() || !(state && before && sum && rate); }
+};
+
+// Rows of one term: P = A' Z̄ β; sum += G' P; and, unless `last`, the next Z̄ = φ'(G) ∘ (P W') with B̄ += Z̄.
+template <class T>
+void adjoint_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* packed, int64_t width, T slope,
+                  const T* z, const T* below, bool last, T* next, T* b_bar, const AdjointScratch<T>& scratch) {
+    constexpr int panel = Lanes<T>::panel;
+    const int64_t d = g.d, stride = scratch.stride;
+    T *product = scratch.product, *state = scratch.state;
+    for (int64_t row = rows.begin; row < rows.end; row += kBlock) {
+        const int64_t count = std::min<int64_t>(kBlock, rows.end - row);
+        gather(g, z, row, row + count, product, width);
+        gather_far(far, d, row, row + count, product, width);
+        for (int64_t r = 0; r < count; ++r) {
+            for (int64_t j = 0; j < width; ++j) product[r * width + j] *= scratch.beta[j];
+            std::memcpy(state + r * stride, below + (row + r) * d, d * sizeof(T));
+        }
+        for (int64_t i = 0; i < scratch.tall; i += kRows)
+            for (int64_t j = 0; j < width; j += panel)
+                tile<T>(state + i, 1, stride, product + j, width, count, scratch.sum + i * width + j, width, false);
+        if (last) continue;
+        multiply(product, packed, count, d, width, scratch.out);
+        for (int64_t r = 0; r < count; ++r)
+            chain(scratch.out + r * width, state + r * stride, slope, d, next + (row + r) * d, b_bar + (row + r) * d);
+    }
+}
+
+// What a term added to W̄ gives its share of ε̄ = dβₙ/dε / βₙ · (W ∘ G'P summed over rows).
+template <class T>
+void rate_of_decay(int64_t n, int64_t d, int64_t width, const T* w, AdjointScratch<T>& scratch) {
+    for (int64_t j = 0; j < d; ++j) {
+        T now = 0;
+        for (int64_t i = 0; i < d; ++i) now += w[i * d + j] * scratch.sum[i * width + j];
+        scratch.rate[j] -= n * scratch.beta[j] * (now - scratch.before[j]);
+        scratch.before[j] = now;
+    }
+}
+
+// Adds up what the threads found, always in the same order, on top of what is there.
+template <class T>
+void add_up(const std::vector<AdjointScratch<T>*>& parts, Rows rows, int64_t d, int64_t width, T* w_bar, T* eps_bar) {
+    for (int64_t i = rows.begin; i < rows.end; ++i)
+        for (const auto* part : parts) {
+            if (!part) continue;
+            eps_bar[i] += part->rate[i];
+            for (int64_t j = 0; j < d; ++j) w_bar[i * d + j] += part->sum[i * width + j];
+        }
+}
+
+// The adjoint. Z̄(0) = B̄ = φ'(out) ∘ out_bar, rows taken in the given order; then for n = 0 ... products-1 the terms
+// of adjoint_rows with G = states[n + 1], the next Z̄ while n + 1 < terms. z[0] and z[1] are scratch and alternate.
+// W̄ and ε̄ are added to what is there.
 template <class T>
 int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t products, int64_t terms,
             const T* const* states, const T* out_bar, const int64_t* order, T* const* z, T* b_bar, T* w_bar,
             T* eps_bar, int threads) {
-    constexpr int panel = Lanes<T>::panel;
-    const int64_t d = g.d, width = round_up(d, panel), tall = round_up(d, kRows), stride = width + kRows;
+    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
     T* packed = allocate<T>(d * width);
     if (!packed) return 1;
     pack(w_t, d, packed);
-    std::vector<T*> sums(threads, nullptr), rates(threads, nullptr);
+    std::vector<AdjointScratch<T>*> parts(threads, nullptr);
     int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
-        const int parts = omp_get_num_threads(), part = omp_get_thread_num();
-        const int64_t begin = cut(g, part, parts), end = cut(g, part + 1, parts);
-        T *product = allocate<T>(kBlock * width), *g_bar = allocate<T>(kBlock * width);
-        T *state = allocate<T>(kBlock * stride), *beta = allocate<T>(width), *before = allocate<T>(d);
-        T* sum = sums[part] = allocate<T>(tall * width);
-        T* rate = rates[part] = allocate<T>(d);
-        failed |= !(product && g_bar && state && beta && before && sum && rate);
-        for (int64_t row = begin; row < end; ++row) {
+        const int team = omp_get_num_threads(), part = omp_get_thread_num();
+        const Rows rows = my_rows(g, {0, g.n});
+        AdjointScratch<T> scratch(d, width);
+        failed |= scratch.failed();
+        if (!failed) parts[part] = &scratch;
+        for (int64_t row = rows.begin; row < rows.end; ++row) {
             const int64_t from = (order ? order[row] : row) * d;
             T* to = z[0] + row * d;
             chain<T>(out_bar + from, states[0] + from, slope, d, to, nullptr);
@@ -267,43 +405,45 @@ int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t
         }
 #pragma omp barrier
         for (int64_t n = 0; n < products; ++n) {
-            for (int64_t row = begin; row < end && !failed; row += kBlock) {
-                const int64_t rows = std::min<int64_t>(kBlock, end - row);
-                if (row == begin) for (int64_t j = 0; j < d; ++j) beta[j] = 1 / (1 + n * eps[j]);
-                gather(g, z[n % 2], row, row + rows, product, width);
-                for (int64_t r = 0; r < rows; ++r) {
-                    for (int64_t j = 0; j < width; ++j) product[r * width + j] *= beta[j];
-                    std::memcpy(state + r * stride, states[n + 1] + (row + r) * d, d * sizeof(T));
-                }
-                for (int64_t i = 0; i < tall; i += kRows)
-                    for (int64_t j = 0; j < width; j += panel)
-                        tile<T>(state + i, 1, stride, product + j, width, rows, sum + i * width + j, width, false);
-                if (n + 1 == terms) continue;
-                multiply(product, packed, rows, d, width, g_bar);
-                for (int64_t r = 0; r < rows; ++r)
-                    chain(g_bar + r * width, state + r * stride, slope, d, z[(n + 1) % 2] + (row + r) * d,
-                          b_bar + (row + r) * d);
-            }
-            for (int64_t j = 0; j < d && !failed; ++j) {  // what this term added to W̄ gives its share of ε̄
-                T now = 0;
-                for (int64_t i = 0; i < d; ++i) now += w[i * d + j] * sum[i * width + j];
-                rate[j] -= n * beta[j] * (now - before[j]);
-                before[j] = now;
+            if (!failed) {
+                scratch.decay(n, eps, d);
+                adjoint_rows(g, Far<T>{}, rows, packed, width, slope, z[n % 2], states[n + 1], n + 1 == terms,
+                             z[(n + 1) % 2], b_bar, scratch);
+                rate_of_decay(n, d, width, w, scratch);
             }
 #pragma omp barrier
         }
-        if (!failed)  // every thread adds up its rows of the partial sums, always in the same order
-            for (int64_t i = d * part / parts; i < d * (part + 1) / parts; ++i) {
-                eps_bar[i] = 0;
-                for (int p = 0; p < parts; ++p) eps_bar[i] += rates[p] ? rates[p][i] : T(0);
-                for (int64_t j = 0; j < d; ++j) {
-                    T all = 0;
-                    for (int p = 0; p < parts; ++p) all += sums[p] ? sums[p][i * width + j] : T(0);
-                    w_bar[i * d + j] = all;
-                }
-            }
+        if (!failed) add_up(parts, {d * part / team, d * (part + 1) / team}, d, width, w_bar, eps_bar);
 #pragma omp barrier
-        for (T* scratch : {product, g_bar, state, beta, before, sum, rate}) std::free(scratch);
+    }
+    std::free(packed);
+    return failed;
+}
+
+// The given rows of term n alone, some rows of Z̄ coming from elsewhere.
+template <class T>
+int adjoint_step(Graph<T> g, Far<T> far, Rows all, const T* w, const T* w_t, const T* eps, T slope, int64_t n,
+                 bool last, const T* z, const T* below, T* next, T* b_bar, T* w_bar, T* eps_bar, int threads) {
+    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
+    T* packed = allocate<T>(d * width);
+    if (!packed) return 1;
+    pack(w_t, d, packed);
+    std::vector<AdjointScratch<T>*> parts(threads, nullptr);
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        const int team = omp_get_num_threads(), part = omp_get_thread_num();
+        AdjointScratch<T> scratch(d, width);
+        failed |= scratch.failed();
+        if (!failed) {
+            parts[part] = &scratch;
+            scratch.decay(n, eps, d);
+            adjoint_rows(g, far, my_rows(g, all), packed, width, slope, z, below, last, next, b_bar, scratch);
+            rate_of_decay(n, d, width, w, scratch);
+        }
+#pragma omp barrier
+        if (!failed) add_up(parts, {d * part / team, d * (part + 1) / team}, d, width, w_bar, eps_bar);
+#pragma omp barrier
     }
     std::free(packed);
     return failed;
@@ -315,8 +455,7 @@ int product(Graph<T> g, const T* x, T* out, int threads) {
     constexpr int L = Lanes<T>::count;
 #pragma omp parallel num_threads(threads)
     {
-        const int parts = omp_get_num_threads(), part = omp_get_thread_num();
-        const int64_t begin = cut(g, part, parts), end = cut(g, part + 1, parts);
+        const auto [begin, end] = my_rows(g, {0, g.n});
         int64_t j = 0;
         for (; j + 8 * L <= g.d; j += 8 * L)
             for (int64_t row = begin; row < end; ++row) gather_columns<T, 8>(g, x, row, j, out + row * g.d);
@@ -347,6 +486,22 @@ int product(Graph<T> g, const T* x, T* out, int threads) {
                                            int64_t steps, T* const* states, const T* at, int64_t warm, int threads) { \
         return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), steps, states, nullptr, at, warm != 0,       \
                           threads);                                                                                    \
+    }                                                                                                                  \
+    extern "C" int pprgnn_step_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,                \
+                                        const T* value, const T* b, const int32_t* far_crow, const int32_t* far_col,  \
+                                        const T* far_value, const T* far, int64_t begin, int64_t end, const T* w,     \
+                                        const T* eps, double slope, int64_t level, const T* state, T* out,            \
+                                        int threads) {                                                                 \
+        return step<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, b, w, eps, \
+                       T(slope), level, state, out, threads);                                                         \
+    }                                                                                                                  \
+    extern "C" int pprgnn_adjoint_step_##suffix(                                                                      \
+        int64_t n, int64_t d, const int32_t* crow, const int32_t* col, const T* value, const T* z,                    \
+        const int32_t* far_crow, const int32_t* far_col, const T* far_value, const T* far, int64_t begin,             \
+        int64_t end, const T* w, const T* w_t, const T* eps, double slope, int64_t level, int64_t last,               \
+        const T* below, T* next, T* b_bar, T* w_bar, T* eps_bar, int threads) {                                       \
+        return adjoint_step<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, w, \
+                               w_t, eps, T(slope), level, last != 0, z, below, next, b_bar, w_bar, eps_bar, threads); \
     }                                                                                                                  \
     extern "C" int pprgnn_adjoint_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
                                            const T* value, const T* w, const T* w_t, const T* eps, double slope,      \

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from pprgnn.core.part import PartRows
     from pprgnn.core.recursion import Problem
 
 MAX_CHANNELS = 256  # beyond, the dense product dominates and the vendor's library is the better one
@@ -130,7 +131,7 @@ def adjoint(
     """
     weight = problem.weight.contiguous()
     weight_t, eps = weight.t().contiguous(), problem.eps.expand(weight.size(0)).contiguous()
-    weight_bar, eps_bar = torch.empty_like(weight), torch.empty_like(eps)
+    weight_bar, eps_bar = torch.zeros_like(weight), torch.zeros_like(eps)
     _call(
         library,
         "pprgnn_adjoint",
@@ -141,6 +142,53 @@ def adjoint(
         *(b_bar, weight_bar, eps_bar),
     )
     return weight_bar, eps_bar if problem.eps.dim() else eps_bar.sum()
+
+
+def step(
+    library: ctypes.CDLL, problem: Problem, rows: PartRows, n: int, g: Tensor, halo: Tensor | None, out: Tensor
+) -> None:
+    """Of G⁽ⁿ⁾ the rows that need no others' rows or, given those as ``halo``, the rows that do."""
+    weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.b.size(1)).contiguous()
+    far = _far(rows, halo)
+    _call(library, "pprgnn_step", rows.near, problem.b, *far, *(weight, eps), *(_slope(problem), n), *(g, out))
+
+
+def adjoint_step(
+    library: ctypes.CDLL,
+    problem: Problem,
+    rows: PartRows,
+    n: int,
+    last: bool,
+    z: Tensor,
+    halo: Tensor | None,
+    below: Tensor,
+    following: Tensor,
+    b_bar: Tensor,
+    weight_bar: Tensor,
+    eps_bar: Tensor,
+) -> None:
+    """Term n of the adjoint for the same rows as :func:`step`: adds to the gradients, writes the next Z̄."""
+    weight, eps = problem.weight.contiguous(), problem.eps.expand(z.size(1)).contiguous()
+    far = _far(rows, halo)
+    _call(
+        library,
+        "pprgnn_adjoint_step",
+        rows.near,
+        *(z, *far),
+        *(weight, weight.t().contiguous(), eps),
+        *(_slope(problem), n, int(last)),
+        *(below, following),
+        *(b_bar, weight_bar, eps_bar),
+    )
+
+
+def _far(rows: PartRows, halo: Tensor | None) -> tuple[object, ...]:
+    """The entries that read others' rows, those rows, and which rows of the result are meant."""
+    if halo is None:
+        return None, None, None, None, 0, rows.interior
+    far = rows.far
+    indices = (far.crow_indices(), far.col_indices(), far.values())
+    return *indices, halo, rows.interior, rows.near.size(0)
 
 
 def _slope(problem: Problem) -> ctypes.c_double:

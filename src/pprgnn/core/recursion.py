@@ -6,6 +6,7 @@ sparse product, one dense product and one in-place activation.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,6 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import give, take
 from pprgnn.core.decay import decay, decay_gradient
-from pprgnn.core.kernel import multiply
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,24 @@ class Problem:
     @property
     def graph(self) -> tuple[int, int, int]:
         """Numbers of nodes and edges and a fingerprint: whether it is the graph of before."""
-        return self.adj.num_nodes, self.adj.num_edges, self.adj.fingerprint
+        return self.adj.identity
+
+    def norm(self, x: Tensor) -> float:
+        """‖x‖_F of all rows."""
+        return self.adj.norm(x)
+
+    def largest(self, x: Tensor) -> float:
+        """The largest entry of all rows, without sign."""
+        return self.adj.largest(x)
+
+    def agreed(self, value: float) -> float:
+        """That of the first process, where several hold the graph."""
+        return self.adj.agreed(value)
 
     def bounds(self) -> StepBounds:
         """Bounds of its steps; the channel with the slowest decay counts."""
         norm = float(torch.linalg.matrix_norm(self.weight.detach(), ord=2)) * (1 + 1e-5)  # rounding of the SVD
+        norm = self.agreed(norm)
         lipschitz = self.activation.lipschitz
         return StepBounds(lipschitz * self.adj.norm_bound * norm, float(self.eps.detach().min()), lipschitz)
 
@@ -75,7 +88,13 @@ class Problem:
 
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
         """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾; ``product`` is scratch."""
-        multiply(self.adj.matrix, g, out=product)  # Ã G⁽ⁿ⁺¹⁾
+        rows, library = self.adj.rows, kernel.library_for(self)
+        if rows is not None and library is not None:  # the three lines below, fused, in two parts
+            rows.exchange.start(g)
+            kernel.step(library, self, rows, n, g, None, out)
+            kernel.step(library, self, rows, n, g, rows.exchange.wait(), out)
+            return out
+        self.adj.product(g, out=product)  # Ã G⁽ⁿ⁺¹⁾
         torch.addmm(self.b, product, self.weight * decay(n, self.eps), out=out)  # ... W βₙ + B
         return self.activation.apply_(out)  # φ
 
@@ -91,7 +110,7 @@ class Problem:
             return buffers[n] if n <= last else buffers[last - (n - last) % 2]
 
         library = kernel.library_for(self)
-        if library is not None:
+        if library is not None and self.adj.rows is None:
             kernel.forward(library, self, [buffer(n) for n in range(depth + 1)], self.adj.order if leave else None)
         else:
             product = take(self.b)
@@ -204,7 +223,12 @@ def _adjoint(
     weight_bar, eps_bar = torch.zeros_like(weight), torch.zeros_like(eps)
     value_bar = torch.zeros_like(adj.value)
     library = None if needs_value else kernel.library_for(problem)
-    if library is not None:  # the loop below, fused
+    if library is not None and adj.rows_t is not None:
+        per_channel = torch.zeros_like(weight[0])
+        sums = (weight_bar, per_channel)
+        _fused_terms(library, problem, grad_out.contiguous(), states, scratch, min(terms, depth), terms, sums)
+        eps_bar = per_channel if eps.dim() else per_channel.sum()
+    elif library is not None:  # the loop below, fused
         products = min(terms, depth)
         weight_bar, eps_bar = kernel.adjoint(
             library, problem, products, terms, states, grad_out.contiguous(), [z_bar, product], b_bar
@@ -225,7 +249,7 @@ def _adjoint(
             beta = decay(n, eps)
             if needs_value:  # Ā_ij += ⟨Z̄_i, βₙ (G⁽ⁿ⁺¹⁾ W)_j⟩ on existing edges
                 value_bar += adj.edge_gradient(z_bar, torch.mm(below, weight * beta, out=product))
-            multiply(adj.matrix_t, z_bar, out=product)  # P = Ãᵀ Z̄; PAPER: βₙ goes with Z⁽ⁿ⁾, not with G⁽ⁿ⁾
+            adj.product(z_bar, product, transposed=True)  # P = Ãᵀ Z̄; PAPER: βₙ goes with Z⁽ⁿ⁾, not with G⁽ⁿ⁾
             outer = below.t() @ product  # (d, d)
             weight_bar += outer * beta  # W̄ += G⁽ⁿ⁺¹⁾ᵀ P βₙ
             # ε̄ += dβₙ/dε · Z̄ᵀ(Ã G⁽ⁿ⁺¹⁾ W), read off the d × d matrix: no further pass over the nodes
@@ -243,9 +267,33 @@ def _adjoint(
     )
 
 
+def _fused_terms(
+    library: ctypes.CDLL,
+    problem: Problem,
+    grad_out: Tensor,
+    states: list[Tensor],
+    scratch: list[Tensor],
+    products: int,
+    terms: int,
+    sums: tuple[Tensor, Tensor],
+) -> None:
+    """All terms on a part of a graph: what needs no rows of others is computed while those travel."""
+    rows = problem.adj.rows_t
+    assert rows is not None
+    z, following, b_bar = scratch
+    b_bar.copy_(problem.activation.chain(grad_out, states[0], out=z))
+    for n in range(products):
+        rows.exchange.start(z)
+        for wait in (lambda: None, rows.exchange.wait):
+            kernel.adjoint_step(
+                library, problem, rows, n, n + 1 == terms, z, wait(), states[n + 1], following, b_bar, *sums
+            )
+        z, following = following, z
+
+
 def _pre_activation(problem: Problem, n: int, below: Tensor | None, product: Tensor) -> Tensor:
     """Z⁽ⁿ⁾ = βₙ Ã G⁽ⁿ⁺¹⁾ W + B."""
     if below is None:
         return problem.b
-    multiply(problem.adj.matrix, below, out=product)
+    problem.adj.product(below, out=product)
     return torch.addmm(problem.b, product, problem.weight * decay(n, problem.eps))

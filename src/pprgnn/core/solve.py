@@ -74,13 +74,15 @@ def solve(
         b, weight, eps, adj.value, adj, phi, found.k, terms, checkpoint
     )
 
-    return described(state, found, tol, max_depth, weight, eps)
+    return described(state, found, tol, max_depth, weight, eps, adj)
 
 
-def described(state: Tensor, found: Depth, tol: float, max_depth: int, weight: Tensor, eps: Tensor) -> Solution:
+def described(
+    state: Tensor, found: Depth, tol: float, max_depth: int, weight: Tensor, eps: Tensor, adj: Adjacency
+) -> Solution:
     """The solution with all that is known about it; warns when it is not what was asked for."""
     status = found.status
-    if not finite(state.detach()):
+    if not adj.everywhere(finite(state.detach())):
         status = Status.NOT_FINITE
     _warn(status, found, tol, max_depth, weight, eps)
     return found.solution(state, status)
@@ -110,7 +112,10 @@ def check_inputs(
     adj.check_like(b, "b")
     adj.check_like(weight, "weight")
     for name, tensor in (("b", b), ("weight", weight)):
-        if not finite(tensor.detach()):
+        good = finite(tensor.detach())
+        if not adj.everywhere(good) and good:
+            raise NotFiniteError(f"{name} must be finite, but is not in another process, which tells where.")
+        if not good:
             place = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
             raise NotFiniteError(
                 f"{name} must be finite, but {name}[{place[0]}, {place[1]}] is {float(tensor[place].detach())}; "

@@ -19,6 +19,7 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.decay import as_eps, decay
 from pprgnn.core.depth import DepthRule, resolve_depth
+from pprgnn.core.norms import frobenius_norm
 from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Solution, Status
 from pprgnn.core.solve import check_limits, check_precision, finite
 
@@ -71,6 +72,18 @@ class Steps:
         with torch.no_grad():
             at_zero = float(torch.linalg.vector_norm(self.function(torch.zeros_like(self.b))))
         return StepBounds(own * constant, slowest, own, at_zero / scale)
+
+    def norm(self, x: Tensor) -> float:
+        """‖x‖_F."""
+        return frobenius_norm(x)
+
+    def largest(self, x: Tensor) -> float:
+        """The largest entry, without sign."""
+        return float(x.abs().max())
+
+    def agreed(self, value: float) -> float:
+        """Nobody else is asked."""
+        return value
 
     def without_input(self) -> Steps:
         """The same steps without B, and without what the function answers to nothing."""

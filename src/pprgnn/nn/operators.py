@@ -155,7 +155,7 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, graph: Graph, options: Options) 
     out = problem.descend(found.k, keep, buffers, leave=True)[0]
     given.left(problem)
     give(*scratch)
-    solution = described(out, found, tol, max_depth, weight, given.eps)
+    solution = described(out, found, tol, max_depth, weight, given.eps, adj)
     if owner is not None:
         # Without the state: the compiler may do with its memory what it likes.
         solution = replace(solution, state=out.new_empty(0))
@@ -225,7 +225,7 @@ def product(x: Tensor, graph: Graph, transposed: bool) -> Tensor:
     """Ã x or Ãᵀ x."""
     reclaim()
     adj = adjacency(graph, x.size(0), x.dtype)
-    return lend(times(adj, adj.matrix_t, x.contiguous()) if transposed else adj @ x)
+    return lend(times(adj, x.contiguous(), transposed=True) if transposed else adj @ x)
 
 
 def edge_gradient(left: Tensor, right: Tensor, graph: Graph) -> Tensor:
