@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells each process
-
-
-def is_launched() -> bool:
-    """Whether torchrun (or who speaks as it does) has started this process as one of several."""
-    return all(name in os.environ for name in LAUNCHED)
-
 
 class Team:
     """What the members of a process group have to settle with each other; every method is called by all of them.
@@ -31,6 +25,19 @@ class Team:
         self.size = dist.get_world_size(self.group) if self.joined else 1
         cuda = self.joined and dist.get_backend(self.group) == "nccl"  # which sends from GPUs alone
         self.device = torch.device("cuda" if cuda else "cpu")
+
+    @classmethod
+    def alone(cls) -> Team:
+        """One process by itself, whether there is a group or not."""
+        team = cls.__new__(cls)
+        team.joined, team.group, team.rank, team.size = False, None, 0, 1
+        team.device = torch.device("cpu")
+        return team
+
+    @property
+    def neighbours(self) -> int:
+        """How many members share this machine, as torchrun tells; itself counts."""
+        return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if self.size > 1 else 1
 
     @property
     def leads(self) -> bool:
@@ -73,19 +80,22 @@ class Team:
         return result
 
     # -------------------------------------------------------------------------------------------- rows and things
-    def rows(self, x: Tensor) -> Tensor:
-        """The rows of all, one member's after the other's."""
+    def rows(self, x: Tensor) -> Tensor | None:
+        """For the first process the rows of all, one member's after the other's; ``None`` for the others."""
         if self.size == 1:
             return x
         counts = [int(count) for count in self.told(x.size(0))]
-        room = [x.new_empty(count, *x.shape[1:]) for count in counts]
-        # Backends gather tensors of one size only, so each member in turn sends its rows to all.
-        for sender, rows in enumerate(room):
-            if sender == self.rank:
-                rows.copy_(x)
-            if rows.numel():
-                dist.broadcast(rows, sender, group=self.group)
-        return torch.cat(room)
+        if not self.leads:
+            if len(x):
+                dist.send(x.contiguous(), 0, group=self.group)
+            return None
+        whole = x.new_empty(sum(counts), *x.shape[1:])
+        for member, room in enumerate(torch.split(whole, counts)):
+            if member == self.rank:
+                room.copy_(x)
+            elif len(room):
+                dist.recv(room, member, group=self.group)
+        return whole
 
     def told(self, thing: Any) -> list[Any]:
         """What each member says: plain values, not tensors."""
@@ -95,6 +105,33 @@ class Team:
         dist.all_gather_object(said, thing, group=self.group)
         return said
 
-    def wait(self) -> None:
-        """Until all are here."""
-        self.everywhere(True)
+    def shared(self, thing: Any) -> Any:
+        """What the first process says: plain values, not tensors."""
+        if self.size == 1:
+            return thing
+        said = [thing]
+        dist.broadcast_object_list(said, 0, group=self.group)
+        return said[0]
+
+    def shared_tensors(self, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """The tensors of the first process, one by one: they may be large."""
+        if self.size == 1:
+            yield from tensors.items()
+            return
+        kinds = self.shared([(name, tuple(each.shape), each.dtype) for name, each in tensors.items()])
+        for name, shape, dtype in kinds:
+            tensor = torch.empty(shape, dtype=dtype, device=self.device)
+            if self.leads:
+                tensor.copy_(tensors[name])
+            if tensor.numel():
+                dist.broadcast(tensor, 0, group=self.group)
+            yield name, tensor
+
+    @contextmanager
+    def one_by_one(self) -> Iterator[None]:
+        """First the first process, then the others: what it prepares on disk, they find there."""
+        if not self.leads:
+            self.everywhere(True)  # as soon as the first one is through
+        yield
+        if self.leads:
+            self.everywhere(True)

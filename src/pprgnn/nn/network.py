@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.data.errors import DataError
 from pprgnn.nn.layers import ppr_layers
 
@@ -68,6 +69,16 @@ class Network(torch.nn.Module):
         """Those that ``training.recursion_lr`` and ``recursion_weight_decay`` are for: W of the recursions."""
         return (layer.weight for _, layer in ppr_layers(self))
 
+    def row_parameters(self) -> list[str]:
+        """Names of the parameters with a row for each node."""
+        return [] if self.num_nodes is None else ["embedding.weight"]
+
+    def set_rows(self, rows: Tensor) -> None:
+        """Put other learned rows in the place of those that are there: of some nodes, or of all again."""
+        assert isinstance(self.embedding, torch.nn.Embedding)
+        self.embedding.weight = torch.nn.Parameter(rows)
+        self.num_nodes = self.embedding.num_embeddings = len(rows)
+
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
         for child in self.children():
@@ -118,6 +129,14 @@ def check_nodes(x: Tensor | None, edge_index: Any, num_nodes: int) -> None:
             f"This network has a learned row for each of {num_nodes} nodes, so it cannot be used on another graph "
             f"(this one has {found}); train with features."
         )
+
+
+def learned_rows(rows: Tensor, x: Tensor | None, edge_index: Any, num_nodes: int) -> Tensor:
+    """Of a learned row for each of ``num_nodes`` nodes all, or those of a neighbourhood."""
+    if isinstance(edge_index, Neighbourhood):
+        return rows[edge_index.nodes]
+    check_nodes(x, edge_index, num_nodes)
+    return rows
 
 
 def check_batch(batch: Tensor | None, state: Tensor) -> Tensor:

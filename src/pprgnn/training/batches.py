@@ -12,6 +12,7 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.blocks import ranges, take_blocks
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.distributed.part import GraphPart
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,9 @@ class Batches:
         self.x = None if x is None else x.to(device)
         self.y: Tensor | None = data.y.to(device) if "y" in data else None
         self.adj: Adjacency | None = None
+        # Of several processes, each has a share of the graphs of a batch, or a part of the one graph there is.
+        self.share = (0, 1)
+        self.nodes: Tensor | None = None
         self._single: dict[int, tuple[Any, ...]] = {}
         if adjacency_options is None:
             self._keep_edges()
@@ -91,8 +95,31 @@ class Batches:
         """The numbers of all graphs."""
         return torch.arange(len(self.sizes), device=self.device)
 
+    def take_part(self, part: GraphPart) -> None:
+        """From here on, only the nodes of this part of the one graph there is."""
+        nodes = self.nodes = part.nodes
+        self.adj, self.x = part, None if self.x is None else self.x[nodes]
+        self.y = None if self.y is None else self.y[nodes]
+        self.sizes, self.starts = torch.tensor([[len(nodes)], [0]], device=self.device)
+        self._single.clear()
+
+    def own_labels(self, of_all: Tensor) -> Tensor:
+        """Of one value per label, those of the nodes that are here."""
+        of_all = of_all.to(self.device)
+        return of_all if self.nodes is None else of_all[self.nodes]
+
+    def label_rows(self, size: int) -> Tensor | slice:
+        """Which labels belong to the rows of a pass over all graphs, cut into batches of ``size``."""
+        rank, processes = self.share
+        if processes == 1:
+            return slice(None)
+        graphs = torch.cat([ids[rank::processes] for ids in torch.split(self.all_graphs(), size)])
+        return graphs if self.task == "graph" else ranges(self.starts[graphs], self.sizes[graphs])
+
     def parts(self, mask: Tensor) -> Tensor:
         """The graphs with at least one label under this mask (one bool per label)."""
+        if self.nodes is not None:
+            return self.all_graphs()  # other parts may have the labels
         mask = mask.to(self.device)
         if self.task == "graph":
             return mask.nonzero().flatten()
@@ -103,11 +130,15 @@ class Batches:
     def cut(
         self, graphs: Tensor, size: int, mask: Tensor | None = None, *, generator: torch.Generator | None = None
     ) -> Iterator[Batch]:
-        """Batches of ``size`` graphs, shuffled if there is a generator; scored where ``mask`` says so."""
+        """Batches of ``size`` graphs, shuffled if there is a generator; scored where ``mask`` says so.
+
+        Of several processes, each gets its share of every batch, which may be none of its graphs.
+        """
         if generator is not None:
             graphs = graphs[torch.randperm(len(graphs), generator=generator).to(self.device)]
+        rank, processes = self.share
         for ids in torch.split(graphs, size):
-            yield self.batch(ids, mask)
+            yield self.batch(ids[rank::processes], mask)
 
     def batch(self, ids: Tensor, mask: Tensor | None = None) -> Batch:
         """These graphs as one batch."""
@@ -122,7 +153,7 @@ class Batches:
 
     def _graphs(self, ids: Tensor) -> tuple[Any, Any, Tensor | None, Tensor | None]:
         """Nodes (a slice or indices), edges, weights, graph of each node; those of single graphs are kept."""
-        if len(ids) > 1 or self.task == "graph":
+        if len(ids) != 1 or self.task == "graph":
             starts, sizes = self.starts[ids], self.sizes[ids]
             owner = torch.repeat_interleave(torch.arange(len(ids), device=self.device), sizes)
             return ranges(starts, sizes), *self._edges(ids, starts, sizes), owner

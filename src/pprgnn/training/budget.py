@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.distributed.team import Team
 from pprgnn.nn.layers import ppr_layers
 from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config
@@ -30,20 +31,31 @@ class MemoryPlan:
 
 
 def plan_memory(
-    config: Config, dataset: GraphDataset, x: Tensor | None, shape: Shape, device: torch.device
+    config: Config,
+    dataset: GraphDataset,
+    x: Tensor | None,
+    shape: Shape,
+    device: torch.device,
+    team: Team | None = None,
 ) -> MemoryPlan:
     """How a run fits into memory; refuses what cannot fit at all."""
-    kept, repeated = (estimate(config, dataset, x, shape, repeat) for repeat in (False, True))
+    team = team or Team.alone()
+    kept, repeated = (estimate(config, dataset, x, shape, repeat, team.size) for repeat in (False, True))
     available, wanted = available_memory(device), config.training.memory
+    if available is not None and device.type == "cpu":
+        available //= team.neighbours
     choose_checkpointing(
         repeated if wanted == "checkpoint" else kept, kept if wanted == "keep" else repeated, available
     )
     checkpoint = wanted == "checkpoint" or choose_checkpointing(kept, repeated, available)
+    checkpoint = not team.everywhere(not checkpoint)  # passes are made together
     return MemoryPlan(checkpoint, repeated if checkpoint else kept, available)
 
 
-def estimate(config: Config, dataset: GraphDataset, x: Tensor | None, shape: Shape, checkpoint: bool) -> Estimate:
-    """Peak memory of training with this config."""
+def estimate(
+    config: Config, dataset: GraphDataset, x: Tensor | None, shape: Shape, checkpoint: bool, processes: int = 1
+) -> Estimate:
+    """Peak memory of training with this config, of each process if there are several."""
     with torch.device("meta"):  # shapes without numbers
         network = build_network(config.model, shape)
     parameters = sum(p.numel() for p in network.parameters())
@@ -54,6 +66,7 @@ def estimate(config: Config, dataset: GraphDataset, x: Tensor | None, shape: Sha
     # Of a batch's edges we know no more than its share of the nodes, twice over to be safe.
     all_edges = dataset._data.edge_index.size(1)
     edges = min(all_edges, 2 * all_edges * nodes // max(sum(sizes), 1)) + nodes * config.model.self_loops
+    nodes, edges = -(-nodes // processes), -(-edges // processes)
     if not layers:  # layers of PyG: a message per edge and a state or two per layer
         width = config.model.hidden
         layers = [(shape.in_channels, width)] * max(config.model.layers, 2)

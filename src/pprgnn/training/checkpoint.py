@@ -16,6 +16,7 @@ from pprgnn.training.optimization import optimizer_state, restore_optimizer
 if TYPE_CHECKING:
     from pprgnn.training.loop import Training
 
+MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps for each number
 KINDS = ("network", "best", "optimizer", "depth", "average")
 
 
@@ -31,6 +32,7 @@ def put_down(training: Training) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "average": {} if training.average is None else training.average.state(),
     }
     tensors = {f"{kind}/{name}": tensor for kind, named in sources.items() for name, tensor in named.items()}
+    tensors = training.together.whole(tensors, _row_names(training).__contains__)
     return tensors, {
         "progress": asdict(training.progress),
         "schedule": training.schedule.state(),
@@ -40,10 +42,23 @@ def put_down(training: Training) -> tuple[dict[str, Tensor], dict[str, Any]]:
     }
 
 
+def _row_names(training: Training) -> set[str]:
+    """Of the tensors of a checkpoint, those with a row for each node: learned rows, and the moments of these."""
+    learned = training.network.row_parameters()
+    names = {f"{kind}/{name}" for kind in ("network", "best", "average") for name in learned}
+    rows = [training.network.get_parameter(name) for name in learned]
+    groups = training.optimizer.param_groups
+    for number, parameter in enumerate(p for group in groups for p in group["params"]):
+        if any(parameter is each for each in rows):
+            names |= {f"optimizer/{number}.{key}" for key in MOMENTS}
+    return names
+
+
 def take_up(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Go on from what :func:`put_down` gave."""
-    assert training.run is not None
-    name, folder = training.dataset.facts.name, training.run.folder
+    state = training.team.shared(state)
+    name = training.dataset.facts.name
+    folder = "its folder" if training.run is None else training.run.folder
     if state.get("data") != digest(training.dataset):
         raise TrainingError(
             f"{name} has other edges or features than when the run in {folder} was stopped; bring the old ones "
@@ -62,9 +77,10 @@ def _take_up(training: Training, tensors: Mapping[str, Tensor], state: Mapping[s
     from pprgnn.training.loop import Progress
 
     parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
-    for name, tensor in tensors.items():
+    in_rows = _row_names(training)
+    for name, tensor in training.team.shared_tensors(tensors):
         kind, _, rest = name.partition("/")
-        parts[kind][rest] = tensor.to(training.device)
+        parts[kind][rest] = (training.together.part(tensor) if name in in_rows else tensor).to(training.device)
     training.network.load_state_dict(parts["network"])
     training.keep_weights(parts["best"])
     if training.average is not None:

@@ -9,27 +9,31 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.distributed.team import Team
 from pprgnn.training.batches import Batches
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.metrics import Meter, default_metrics, scores
-from pprgnn.training.model import Model
-from pprgnn.training.objective import Objective
+from pprgnn.training.model import Model, graphs_per_pass
+from pprgnn.training.objective import Objective, pooled_loss
 
 
 def evaluate(
-    model: Model, batches: Batches, masks: Mapping[str, Tensor], metrics: Sequence[str]
+    model: Model, batches: Batches, masks: Mapping[str, Tensor], metrics: Sequence[str], team: Team | None = None
 ) -> tuple[dict[str, dict[str, float]], list[dict[str, Any]]]:
     """Scores of every part to the final tolerance, and what is known about each layer's depth."""
     logits, layers = model.evaluate(batches)
     if batches.y is None:
         raise TrainingError(f"{batches.dataset.facts.name} has no labels to compare with; predict instead.")
-    objective, result = Objective(model.facts.multi_label), {}
+    objective, result, team = Objective(model.facts.multi_label), {}, team or Team.alone()
+    rows = batches.label_rows(graphs_per_pass(batches))
     for part, mask in masks.items():
-        if bool(mask.any()):
-            found, wanted = logits[mask], batches.y[mask]
-            meter = Meter(multi_label=model.facts.multi_label, metrics=metrics)
-            meter.add(found, wanted, objective(found, wanted))
+        if not team.everywhere(not bool(mask.any())):
+            chosen = mask[rows]
+            found, wanted = logits[chosen], batches.y[rows][chosen]
+            _, loss, count = pooled_loss(objective, found, wanted, team)
+            meter = Meter(multi_label=model.facts.multi_label, metrics=metrics, team=team)
+            meter.add(found, wanted, loss, count)
             result[part] = meter.scores()
     return result, layers
 

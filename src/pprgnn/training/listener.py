@@ -29,8 +29,8 @@ class Listener(Protocol):
         """At the end, also when it came early."""
 
 
-class Silent:
-    """Says nothing but warnings."""
+class Mute:
+    """Says nothing at all: another process says it."""
 
     def started(self, training: Training) -> None:
         """Say nothing."""
@@ -39,13 +39,20 @@ class Silent:
         """Say nothing."""
 
     def warned(self, text: str) -> None:
-        """Warn as Python does."""
-        from pprgnn.core.solution import ConvergenceWarning
-
-        warnings.warn(text, ConvergenceWarning, stacklevel=2)
+        """Say nothing."""
 
     def note(self, text: str) -> None:
         """Say nothing."""
 
     def finished(self, summary: Mapping[str, Any]) -> None:
         """Say nothing."""
+
+
+class Silent(Mute):
+    """Says nothing but warnings."""
+
+    def warned(self, text: str) -> None:
+        """Warn as Python does."""
+        from pprgnn.core.solution import ConvergenceWarning
+
+        warnings.warn(text, ConvergenceWarning, stacklevel=2)

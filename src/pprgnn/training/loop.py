@@ -15,11 +15,13 @@ from torch import Tensor
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
+from pprgnn.distributed.alike import check_alike
+from pprgnn.distributed.team import Team
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.average import RunningAverage
 from pprgnn.training.batches import Batch
 from pprgnn.training.budget import plan_memory
-from pprgnn.training.build import Shape, build_network, feature_kind, features
+from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
 from pprgnn.training.checkpoint import put_down, take_up
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
@@ -27,10 +29,11 @@ from pprgnn.training.evaluation import choose_device, evaluate, main_metrics
 from pprgnn.training.guard import Interruption, check_loss, collected_warnings, stopped
 from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.metrics import Meter
-from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
-from pprgnn.training.objective import Objective, balanced_weights
-from pprgnn.training.optimization import Schedule, clip_gradient, make_optimizer
+from pprgnn.training.model import GRAPHS_PER_PASS, Model, graphs_per_pass, head
+from pprgnn.training.objective import Objective, balanced_weights, pooled_loss
+from pprgnn.training.optimization import Schedule, make_optimizer
 from pprgnn.training.run import Run
+from pprgnn.training.together import Together
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
 
@@ -73,6 +76,8 @@ class Training:
         split: Which part of it does what.
         run: The folder to keep it in, or ``None``.
         listener: Is told how it goes.
+        team: The processes that train together, each with its own ``Training``; ``run`` and ``listener`` are the
+            first one's.
     """
 
     def __init__(
@@ -83,28 +88,33 @@ class Training:
         *,
         run: Run | None = None,
         listener: Listener | None = None,
+        team: Team | None = None,
     ) -> None:
         self.config, self.dataset, self.split, self.run = config, dataset, split, run
+        self.team = team or Team.alone()
         self.listener = listener or Silent()
         self.settings = settings = config.training
         self.device = choose_device(settings.device)
         masks = split.masks(dataset)
+        if self.team.size > 1:
+            check_alike(self.team, {"data": digest(dataset), "settings": config.to_toml(), "split": repr(split)})
         # PAPER: without a validation part the test part chooses the epoch; the summary says so.
         self.monitored = "test" if split.optimistic else "val"
 
         kind = feature_kind(dataset, config.data.features)
         x = features(dataset, kind)
         shape = Shape.of(dataset, x)
-        self.memory = plan_memory(config, dataset, x, shape, self.device)
+        self.memory = plan_memory(config, dataset, x, shape, self.device, self.team)
         with self._own_settings():
             torch.manual_seed(settings.seed)
             network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
-        network.to(self.device)
         self.model = Model(network, config, dataset.facts, shape, kind)
-        self.network = network
+        self.network = network.to(self.device)
 
-        self.batches = self.model.batches(dataset)
-        self.masks = {part: mask.to(self.device) for part, mask in masks.items()}
+        with self.team.one_by_one():  # a large graph is prepared on disk
+            self.batches = self.model.batches(dataset)
+        self.together = Together(self.team, network, self.batches, settings.partition)
+        self.masks = {part: self.batches.own_labels(mask) for part, mask in masks.items()}
         self.size = settings.batch_size or (1 if self.batches.task == "node" else GRAPHS_PER_PASS)
         self.train_graphs = self.batches.parts(self.masks["train"])
         self.steps_per_epoch = math.ceil(len(self.train_graphs) / self.size)
@@ -129,8 +139,7 @@ class Training:
     def _fixed_batches(self, part: str) -> list[Batch]:
         """The batches in which a part is evaluated: always the same, so they are made once."""
         graphs = self.batches.parts(self.masks[part])
-        size = 1 if self.batches.task == "node" else GRAPHS_PER_PASS
-        return list(self.batches.cut(graphs, size, self.masks[part]))
+        return list(self.batches.cut(graphs, graphs_per_pass(self.batches), self.masks[part]))
 
     # ------------------------------------------------------------------------------------------------- the loop
     def fit(self, *, resume: bool = False) -> dict[str, Any]:
@@ -141,10 +150,11 @@ class Training:
                 self._restore()
             progress = self.progress
             self.listener.started(self)
-            while not interruption.wanted and not self._done():
+            while self.team.everywhere(not interruption.wanted) and not self._done():
                 started = time.perf_counter()
                 progress.epoch += 1
-                torch.manual_seed(settings.seed * 1_000_003 + progress.epoch)  # so that no state must be kept
+                # Numbers that follow from the epoch: so no state must be kept.
+                self.together.start_epoch(settings.seed * 1_000_003 + progress.epoch)
                 seen = set(progress.warned)
                 try:
                     with collected_warnings(self.listener.warned, seen):
@@ -156,7 +166,7 @@ class Training:
                 progress.seconds += record.seconds
                 self._keep(record)
             finished = self._done()
-            if self.run is not None and not finished:
+            if not finished:
                 self._checkpoint()
             return self._conclude(finished)
 
@@ -189,15 +199,17 @@ class Training:
         return Record(progress.epoch, epoch_loss, lr, norm, scores, val, best, best_epoch, depth, seconds=0.0)
 
     def _forward(self, batch: Batch, meter: Meter) -> tuple[Tensor, Tensor]:
-        """The state of all nodes, and the loss of the scored ones."""
+        """The state of all nodes, and what the scored ones here add to the loss."""
         state = self._encode(batch)
+        self.together.rows_come(batch)
         logits = head(self.network, batch, state)
-        loss = self.objective(logits, batch.y)
-        check_loss(float(loss.detach()), self.progress.smallest_loss, self.network, self.schedule.lr)
-        meter.add(logits, batch.y, loss)
-        return state, loss
+        own, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
+        check_loss(float(loss), self.progress.smallest_loss, self.network, self.schedule.lr)
+        meter.add(logits, batch.y, loss, rows)
+        return state, own
 
     def _encode(self, batch: Batch) -> Tensor:
+        self.together.rows_come()
         try:
             return self.network.encode(batch.x, batch.edges, batch.edge_weight)
         except NotFiniteError as error:
@@ -207,7 +219,8 @@ class Training:
         """Gradient, clipping, one move of the weights; returns the norm of the gradient."""
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = float(clip_gradient(self.network, self.settings.clip))
+        self.together.sum_gradients()
+        norm = self.together.clip_gradient(self.settings.clip)
         if not math.isfinite(norm):
             raise stopped(self.network, f"The gradient is {norm}", self.schedule.lr)
         self.optimizer.step()
@@ -223,9 +236,9 @@ class Training:
         with torch.no_grad(), self.average or nullcontext():
             for batch in self.fixed:
                 logits = head(self.network, batch, self._encode(batch) if state is None else state)
-                loss = self.objective(logits, batch.y)
+                _, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
                 check_loss(float(loss), math.inf, self.network, self.schedule.lr)  # large is allowed here
-                meter.add(logits, batch.y, loss)
+                meter.add(logits, batch.y, loss, rows)
             scores = meter.scores()
             self._keep_best(scores, self.progress.epoch - (state is not None))
         self.network.train()
@@ -255,41 +268,46 @@ class Training:
                 self.best_weights[name] = tensor.clone()
 
     def _meter(self) -> Meter:
-        return Meter(multi_label=self.dataset.facts.multi_label, metrics=self.metrics)
+        return Meter(multi_label=self.dataset.facts.multi_label, metrics=self.metrics, team=self.team)
 
     # ----------------------------------------------------------------------------------------- nothing gets lost
     def _keep(self, record: Record) -> None:
         """Tell, write a line, and a checkpoint when it is time for one."""
         self.listener.epoch(record)
-        if self.run is None:
-            return
-        self.run.append(asdict(record))
+        if self.run is not None:
+            self.run.append(asdict(record))
         pause = max(self.settings.checkpoint_seconds, self._checkpoint_cost / CHECKPOINT_SHARE)
-        if time.perf_counter() - self._last_checkpoint >= pause:
+        if self.team.agreed(time.perf_counter() - self._last_checkpoint - pause) >= 0:
             self._checkpoint()
 
     def _rescued(self, error: TrainingError) -> TrainingError:
         """Training cannot go on; its best weights so far are kept, and the error says where."""
-        if self.run is None or self.progress.best is None:
+        if self.progress.best is None or (self.run is None and self.team.size == 1):
             return error
         self.network.load_state_dict(self.best_weights)
-        self.model.save(self.run.model_path)
+        weights = self.together.whole(self.network.state_dict())
+        if self.run is None:
+            return error
+        self.model.save(self.run.model_path, weights)
         return TrainingError(f"{error} The best weights so far, of epoch {self.progress.best_epoch}, are kept.")
 
     def _checkpoint(self) -> None:
-        assert self.run is not None
+        """Write one, where there is a run; the others of a team give what they have."""
         started = time.perf_counter()
-        self.run.save_checkpoint(*put_down(self))
+        if self.team.size > 1 or self.run is not None:
+            tensors, state = put_down(self)
+        if self.run is not None:
+            self.run.save_checkpoint(tensors, state)
         self._last_checkpoint = time.perf_counter()
         self._checkpoint_cost = self._last_checkpoint - started
 
     def _restore(self) -> None:
         """Go on where the last checkpoint was made; without one, from the start."""
-        assert self.run is not None
-        saved = self.run.load_checkpoint()
-        if saved is not None:
-            take_up(self, *saved)
-        self.run.rewind(self.progress.epoch)
+        saved = None if self.run is None else self.run.load_checkpoint()
+        if self.team.shared(saved is not None):
+            take_up(self, *(saved or ({}, {})))
+        if self.run is not None:
+            self.run.rewind(self.progress.epoch)
 
     @contextmanager
     def _own_settings(self) -> Iterator[None]:
@@ -317,15 +335,16 @@ class Training:
             self.network.load_state_dict(self.best_weights)
             summary = self._summary(finished)
         summary["warnings"] = sorted(seen)
+        weights = self.together.whole(self.network.state_dict())
         if self.run is not None:
-            self.model.save(self.run.model_path)
+            self.model.save(self.run.model_path, weights)
             self.run.finish(summary)
         self.listener.finished(summary)
         return summary
 
     def _summary(self, finished: bool) -> dict[str, Any]:
         progress, data = self.progress, self.config.data
-        scores, layers = evaluate(self.model, self.batches, self.masks, self.metrics)
+        scores, layers = evaluate(self.model, self.batches, self.masks, self.metrics, self.team)
         return {
             "finished": finished,
             "data": self.dataset.facts.name,
@@ -342,6 +361,7 @@ class Training:
             "best_epoch": progress.best_epoch,
             "best": progress.best,
             "layers": layers,
-            "parameters": sum(p.numel() for p in self.network.parameters()),
+            "parameters": self.together.count_parameters(),
+            "processes": self.team.size,
             "seconds": progress.seconds,
         }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pprgnn.distributed.team import Team
 from pprgnn.training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def roc_auc(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
     return _Predictions(logits, y, multi_label).roc_auc()
 
 
-def scores(logits: Tensor, y: Tensor, *, multi_label: bool, metrics: Sequence[str]) -> dict[str, float]:
+def scores(
+    logits: Tensor, y: Tensor, *, multi_label: bool, metrics: Sequence[str], team: Team | None = None
+) -> dict[str, float]:
     """The named metrics, in this order; what they share is computed once.
 
     Args:
@@ -70,11 +73,12 @@ def scores(logits: Tensor, y: Tensor, *, multi_label: bool, metrics: Sequence[st
         y: (rows,) classes from 0 on, or with ``multi_label`` (rows, classes) of zeros and ones.
         multi_label: whether a row may have any number of classes.
         metrics: names out of ``METRICS``.
+        team: processes whose rows count as well.
     """
     unknown = [name for name in metrics if name not in METRICS]
     if unknown:
         raise TrainingError(f"A metric must be one of {', '.join(METRICS)}, but came as {unknown[0]!r}.")
-    predictions = _Predictions(logits, y, multi_label)
+    predictions = _Predictions(logits, y, multi_label, team)
     return {name: METRICS[name](predictions) for name in metrics}
 
 
@@ -102,8 +106,8 @@ class Meter:
     Nothing is computed or moved before :meth:`scores`, so that adding a batch never waits for a device.
     """
 
-    def __init__(self, *, multi_label: bool, metrics: Sequence[str]) -> None:
-        self.multi_label, self.metrics = multi_label, tuple(metrics)
+    def __init__(self, *, multi_label: bool, metrics: Sequence[str], team: Team | None = None) -> None:
+        self.multi_label, self.metrics, self.team = multi_label, tuple(metrics), team
         self.reset()
 
     def reset(self) -> None:
@@ -113,13 +117,16 @@ class Meter:
         self._losses: list[Tensor] = []
         self._loss_rows: list[int] = []
 
-    def add(self, logits: Tensor, y: Tensor, loss: Tensor | None = None) -> None:
-        """Keep a batch (not copied: do not write into it); ``loss`` is its mean over the rows."""
+    def add(self, logits: Tensor, y: Tensor, loss: Tensor | None = None, rows: int | None = None) -> None:
+        """Keep a batch (not copied: do not write into it); ``loss`` is its mean over the rows.
+
+        Of a batch of several processes, each gives its own rows, the loss of all, and the number of all rows.
+        """
         self._logits.append(logits.detach())
         self._y.append(y.detach())
         if loss is not None:
             self._losses.append(loss.detach())
-            self._loss_rows.append(logits.size(0))
+            self._loss_rows.append(logits.size(0) if rows is None else rows)
 
     def scores(self) -> dict[str, float]:
         """``loss``, if batches came with one (their mean, weighted by rows), then the metrics."""
@@ -132,7 +139,7 @@ class Meter:
             total = math.fsum(loss * rows for loss, rows in weighted if rows)
             answer["loss"] = total / sum(self._loss_rows)
         logits, y = _joined(self._logits), _joined(self._y)
-        return answer | scores(logits, y, multi_label=self.multi_label, metrics=self.metrics)
+        return answer | scores(logits, y, multi_label=self.multi_label, metrics=self.metrics, team=self.team)
 
 
 def _joined(batches: list[Tensor]) -> Tensor:
@@ -142,8 +149,10 @@ def _joined(batches: list[Tensor]) -> Tensor:
 class _Predictions:
     """Logits and truth, checked once, and what several metrics need."""
 
-    def __init__(self, logits: Tensor, y: Tensor, multi_label: bool) -> None:
-        _check(logits, y, multi_label)
+    def __init__(self, logits: Tensor, y: Tensor, multi_label: bool, team: Team | None = None) -> None:
+        self.team = team or Team.alone()
+        if self.team.size == 1 or len(logits):  # of several processes, one may have no rows
+            _check(logits, y, multi_label)
         logits = logits.detach()
         if not multi_label and logits.size(1) == 1:  # the logit of the second class against 0
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
@@ -154,7 +163,9 @@ class _Predictions:
     def accuracy(self) -> float:
         predicted = self._predict(oracle=False)
         right = predicted == self.true
-        return float((right.all(dim=1) if self.multi_label else right).sum()) / len(right)
+        number = float((right.all(dim=1) if self.multi_label else right).sum())
+        number, rows = self.team.total(number, len(right))
+        return number / rows
 
     def micro_f1(self, oracle: bool = False) -> float:
         hits, true, predicted = (sum(counts) for counts in zip(*self._counts(oracle), strict=True))
@@ -171,15 +182,20 @@ class _Predictions:
         return self.macro_f1(oracle=True)
 
     def roc_auc(self) -> float:
+        logits, marks = self.team.rows(self.logits), self.team.rows(self.true)  # it is about pairs of rows
+        mean = math.nan if logits is None or marks is None else self._mean_area(logits, marks)
+        return self.team.agreed(mean)
+
+    def _mean_area(self, logits: Tensor, marks: Tensor) -> float:
         if self.multi_label:
-            columns = zip(self.logits.unbind(1), self.true.unbind(1), strict=True)
+            columns = zip(logits.unbind(1), marks.unbind(1), strict=True)
             areas = [_area(score, true) for score, true in columns]
-        elif self.logits.size(1) == 2:
-            first, second = self.logits.unbind(1)
-            areas = [_area(second - first, self.true == 1)]
+        elif logits.size(1) == 2:
+            first, second = logits.unbind(1)
+            areas = [_area(second - first, marks == 1)]
         else:
-            by_class = self.logits.log_softmax(1).unbind(1)
-            areas = [_area(score, self.true == c) for c, score in enumerate(by_class)]
+            by_class = logits.log_softmax(1).unbind(1)
+            areas = [_area(score, marks == c) for c, score in enumerate(by_class)]
         defined = [area for area in areas if not math.isnan(area)]
         return math.fsum(defined) / len(defined) if defined else math.nan
 
@@ -200,7 +216,7 @@ class _Predictions:
                 size = self.logits.size(1)
                 hits = self.true[predicted == self.true]
                 counts = [torch.bincount(classes, minlength=size) for classes in (hits, self.true, predicted)]
-            self._counted[oracle] = list(zip(*torch.stack(counts).tolist(), strict=True))
+            self._counted[oracle] = list(zip(*self.team.sum(torch.stack(counts)).tolist(), strict=True))
         return self._counted[oracle]
 
 
@@ -216,7 +232,7 @@ METRICS: dict[str, Callable[[_Predictions], float]] = {
 
 def top_labels(logits: Tensor, k: Tensor) -> Tensor:
     """Mark the ``k[i]`` highest logits of row i (none for 0); of equal logits, those of the first classes."""
-    most = max(int(k.max()), 1)
+    most = max(int(k.max()), 1) if len(k) else 1
     kth = logits.topk(most, dim=1).values.gather(1, (k - 1).clamp(min=0).unsqueeze(1))  # (rows, 1)
     marks = logits >= kth
     crowded = (marks.sum(1) > k).nonzero().squeeze(1)  # ties at the k-th logit, or k = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,8 +42,8 @@ class Model:
         return next(self.network.parameters()).device
 
     # ------------------------------------------------------------------------------------------------ predicting
-    def batches(self, dataset: GraphDataset) -> Batches:
-        """The graphs of a data set as this network wants them."""
+    def check_data(self, dataset: GraphDataset, edges: str | None = None) -> None:
+        """Raise unless the network can be used on these graphs; ``edges`` is their digest, if it is known."""
         if dataset.facts.task != self.facts.task:
             raise TrainingError(
                 f"This model was trained for labels per {self.facts.task}, but {dataset.facts.name} has them per "
@@ -54,26 +54,43 @@ class Model:
                 f"This model learned a row for each of the {self.shape.num_nodes} nodes of {self.facts.name} and "
                 f"cannot be used on {dataset.facts.name} with {dataset.num_nodes}; train on data with features."
             )
-        if self.shape.edges is not None and self.shape.edges != digest(dataset, EDGES):
+        if self.shape.edges is not None and self.shape.edges != (edges or digest(dataset, EDGES)):
             raise TrainingError(
                 f"This model learned a row for each node of {self.facts.name} and cannot be used on a graph with "
                 f"other edges ({dataset.facts.name}); train on data with features."
             )
-        x = features(dataset, self.feature_kind)
-        if x is not None and x.size(1) != self.shape.in_channels:
+
+    def check_width(self, dataset: GraphDataset, width: int) -> None:
+        """Raise unless the network reads so many features per node."""
+        if width != self.shape.in_channels:
             raise TrainingError(
                 f"This model reads {self.shape.in_channels} features per node, but {dataset.facts.name} has "
-                f"{x.size(1)}; use data of the same kind as {self.facts.name}."
+                f"{width}; use data of the same kind as {self.facts.name}."
             )
+
+    def batches(self, dataset: GraphDataset) -> Batches:
+        """The graphs of a data set as this network wants them."""
+        self.check_data(dataset)
+        x = features(dataset, self.feature_kind)
+        if x is not None:
+            self.check_width(dataset, x.size(1))
         return Batches(dataset, x, self.network.adjacency_options, self.device)
 
-    def logits(self, dataset: GraphDataset) -> Tensor:
-        """One row per node or graph, to the final tolerance. Depends on weights and graphs alone."""
+    def logits(self, dataset: GraphDataset, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
+        """One row per node or graph, to the final tolerance. Depends on weights and graphs alone.
+
+        With ``nodes``, one row for each of them, from their neighbourhood alone where that is proved to be enough;
+        :class:`pprgnn.training.few_nodes.FewNodes` answers again and again, and tells what it took.
+        """
+        if nodes is not None:
+            from pprgnn.training.few_nodes import FewNodes
+
+            return FewNodes(self, dataset).logits(nodes)[0]
         return self.evaluate(self.batches(dataset))[0]
 
     def evaluate(self, batches: Batches) -> tuple[Tensor, list[dict[str, Any]]]:
         """The logits of all graphs, and for each layer what is known about its deepest solve."""
-        size = 1 if batches.task == "node" else GRAPHS_PER_PASS
+        size = graphs_per_pass(batches)
         logits, layers = [], dict[str, dict[str, Any]]()
         with self.precise(), torch.no_grad():
             for batch in batches.cut(batches.all_graphs(), size):
@@ -103,8 +120,8 @@ class Model:
         return logits.sigmoid() if self.facts.multi_label else logits.softmax(dim=1)
 
     # ---------------------------------------------------------------------------------------------------- file
-    def save(self, path: Path | str) -> None:
-        """Write it whole, or leave the old file."""
+    def save(self, path: Path | str, weights: Mapping[str, Tensor] | None = None) -> None:
+        """Write it whole, or leave the old file; ``weights`` are those of the network if they are not all in it."""
         metadata = {
             "format": FORMAT,
             "config": json.dumps(self.config.to_dict()),
@@ -113,7 +130,7 @@ class Model:
             "features": self.feature_kind,
         }
         try:
-            write_tensors(Path(path), self.network.state_dict(), metadata)
+            write_tensors(Path(path), self.network.state_dict() if weights is None else weights, metadata)
         except OSError as error:
             raise TrainingError(
                 f"The model cannot be written to {path} ({error.strerror or error}); choose another folder."
@@ -142,6 +159,11 @@ class Model:
             raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error
         network.to(device).eval()
         return cls(network, config, facts, shape, metadata["features"])
+
+
+def graphs_per_pass(batches: Batches) -> int:
+    """How many graphs are evaluated at once, by all processes together."""
+    return (1 if batches.task == "node" else GRAPHS_PER_PASS) * batches.share[1]
 
 
 def forward(network: Network, batch: Batch) -> Tensor:

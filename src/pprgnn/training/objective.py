@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pprgnn.distributed.team import Team
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.metrics import check_truth
 
@@ -71,6 +72,19 @@ class Objective:
                 f"There must be one class weight for each of the {num_classes} classes, but there are "
                 f"{len(self.class_weights)}."
             )
+
+
+def pooled_loss(objective: Objective, logits: Tensor, y: Tensor, team: Team) -> tuple[Tensor, Tensor, int]:
+    """What the rows here add to the mean loss over the rows of all processes, to learn from; that mean; the rows.
+
+    The sum of the gradients of what each adds is then the gradient of the mean.
+    """
+    if team.size == 1:
+        loss = objective(logits, y)
+        return loss, loss.detach(), len(y)
+    rows = int(team.total(len(y))[0])
+    own = objective(logits, y) * (len(y) / rows) if len(y) else logits.sum() * 0.0
+    return own, team.sum(own.detach().clone()), rows
 
 
 def balanced_weights(y: Tensor, num_classes: int, multi_label: bool) -> Tensor:

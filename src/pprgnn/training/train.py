@@ -9,6 +9,7 @@ from typing import Any
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.registry import load
 from pprgnn.data.split import Split
+from pprgnn.distributed.team import Team
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.kernel_fit import KernelTraining
@@ -55,6 +56,7 @@ def train(
     folder: Path | str | None = None,
     listener: Listener | None = None,
     command: str = "",
+    team: Team | None = None,
 ) -> Trained:
     """Train; with a folder, all of it is kept there.
 
@@ -65,28 +67,40 @@ def train(
         folder: Where to keep the run; ``None``: nowhere.
         listener: Is told how it goes.
         command: What started it, for the record.
+        team: The processes that train together; each of them calls this. The first one keeps the run.
     """
-    own = dataset
-    dataset = load_data(config) if dataset is None else dataset
+    own, team = dataset, team or Team.alone()
+    with team.one_by_one():
+        dataset = load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset) if split is None else split
     run = None
-    training = _kind(config)(config, dataset, split, listener=listener)  # refuses before there is a folder
-    if folder is not None:
+    training = _training(config, dataset, split, listener=listener, team=team)  # refuses before there is a folder
+    if folder is not None and team.leads:
         run = training.run = Run.create(folder, config, split, own=own, command=command)
     summary = training.fit()
     return Trained(training.model, summary, run)
 
 
-def resume(folder: Path | str, *, listener: Listener | None = None) -> Trained:
-    """Go on with a run that was stopped or killed; it ends as if it had not been."""
-    run = Run.open(folder)
+def resume(folder: Path | str, *, listener: Listener | None = None, team: Team | None = None) -> Trained:
+    """Go on with a run that was stopped or killed; it ends as if it had not been.
+
+    By as many processes as there are now, whatever their number was before.
+    """
+    run, team = Run.open(folder), team or Team.alone()
     if run.finished:
         raise TrainingError(f"The run in {folder} is finished, so there is nothing to continue; see summary.json.")
     config = run.config
-    training = _kind(config)(config, load_data(config), run.split, run=run, listener=listener)
+    with team.one_by_one():
+        dataset = load_data(config)
+    kept = run if team.leads else None
+    training = _training(config, dataset, run.split, run=kept, listener=listener, team=team)
     summary = training.fit(resume=True)
-    return Trained(training.model, summary, run)
+    return Trained(training.model, summary, kept)
 
 
-def _kind(config: Config) -> type[Training] | type[KernelTraining]:
-    return KernelTraining if find_system(config.model.system).kind == "kernel" else Training
+def _training(config: Config, dataset: GraphDataset, split: Split, **options: Any) -> Training | KernelTraining:
+    if find_system(config.model.system).kind != "kernel":
+        return Training(config, dataset, split, **options)
+    if options.pop("team").size > 1:
+        raise TrainingError("Graph kernels are fitted by one process; use --folds with --workers for several fits.")
+    return KernelTraining(config, dataset, split, **options)

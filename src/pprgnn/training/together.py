@@ -1,0 +1,144 @@
+"""What processes that train together do differently from one alone: divide the work, and add up what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import GraphNorm, PairNorm
+from torch_geometric.nn.conv import MessagePassing
+
+from pprgnn.distributed.node_rows import NodeRows
+from pprgnn.distributed.part import cut
+from pprgnn.distributed.partition import partition
+from pprgnn.distributed.team import Team
+from pprgnn.nn.network import Network
+from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.training.batches import Batch, Batches
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.optimization import clip_gradient
+
+
+class Together:
+    """The network and the batches of one process among several; with a team of one, nothing is changed.
+
+    One graph is cut into parts: each process has the rows of its nodes. Of several graphs, each process has its
+    share of every batch. Parameters are the same everywhere, but for learned rows of nodes, which are in parts.
+
+    Args:
+        team: The processes.
+        network: Built by each of them from the same seed.
+        batches: Of all data; what is left of them is this process's.
+        method: How the one graph is partitioned.
+    """
+
+    def __init__(self, team: Team, network: Network, batches: Batches, method: str) -> None:
+        self.team, self.network = team, network
+        self.nodes: NodeRows | None = None
+        self.numbers: Any = None
+        if not team.joined:
+            return
+        from pprgnn.distributed.batch_norm import share_batch_norm
+        share_batch_norm(network, team)
+        if batches.task == "node" and len(batches.sizes) == 1:
+            self._take_part(batches, method)
+        else:
+            batches.share = (team.rank, team.size)
+
+    def _take_part(self, batches: Batches, method: str) -> None:
+        adj, network = batches.adj, self.network
+        check_can_be_cut(network)
+        assert adj is not None
+        chosen = {"owner": partition(adj, self.team.size, method)} if self.team.leads else {}
+        [(_, owner)] = self.team.shared_tensors(chosen)
+        part = cut(adj, owner, self.team)
+        batches.take_part(part)
+        self.nodes = NodeRows(part)
+        from pprgnn.distributed.row_dropout import use_row_dropout
+        self.numbers = use_row_dropout(network)
+        for name in network.row_parameters():
+            network.set_rows(part_rows(network.get_parameter(name), self.nodes))
+
+    # ---------------------------------------------------------------------------------------------- random numbers
+    def start_epoch(self, seed: int) -> None:
+        """Random numbers of their own for the graphs of each process; those of a node are the same in any part."""
+        torch.manual_seed(seed + 0x9E3779B1 * self.team.rank)
+        if self.numbers is not None:
+            self.numbers.restart(seed)
+
+    def rows_come(self, batch: Batch | None = None) -> None:
+        """The network is about to see a row of each node here or, given a batch, of its scored ones."""
+        if self.numbers is not None and self.nodes is not None:
+            own = self.nodes.own
+            self.numbers.nodes = own if batch is None or batch.rows is None else own[batch.rows]
+
+    # -------------------------------------------------------------------------------------------------- gradients
+    def sum_gradients(self) -> None:
+        """Add up what each process found; all at once, because they are many and small."""
+        if self.team.size == 1:
+            return
+        own = set(self.network.row_parameters())
+        shared = [p for name, p in self.network.named_parameters() if name not in own]
+        pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in shared]
+        reached = shared[0].new_tensor([float(p.grad is not None) for p in shared])
+        flat = self.team.sum(torch.cat([reached, *(piece.flatten() for piece in pieces)]))
+        reached, *sums = torch.split(flat, [len(shared), *(p.numel() for p in shared)])
+        for parameter, found, total in zip(shared, reached.tolist(), sums, strict=True):
+            if found:  # where no process has a gradient, there is none: an optimiser treats zeros differently
+                parameter.grad = total.view_as(parameter)
+
+    def clip_gradient(self, limit: float) -> float:
+        """The norm of the gradient of all parameters, which is scaled down to ``limit``; 0: left as it is."""
+        own = set(self.network.row_parameters())
+        if self.nodes is None or not own:
+            return float(clip_gradient(self.network, limit))
+        squares = {True: 0.0, False: 0.0}
+        for name, parameter in self.network.named_parameters():
+            if parameter.grad is not None:
+                squares[name in own] += float(torch.linalg.vector_norm(parameter.grad)) ** 2
+        norm: float = (squares[False] + self.team.total(squares[True])[0]) ** 0.5
+        if limit and norm > limit:
+            for parameter in self.network.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(limit / (norm + 1e-6))
+        return norm
+
+    # ---------------------------------------------------------------------------------------------------- weights
+    def whole(self, tensors: Mapping[str, Tensor], has_rows: Callable[[str], bool] | None = None) -> dict[str, Tensor]:
+        """Tensors of the network, or of what goes with it, for one process: the first gets them, rows and all."""
+        own = set(self.network.row_parameters())
+        if self.nodes is None or not own:
+            return dict(tensors)
+        return self.nodes.whole(tensors, has_rows or own.__contains__)
+
+    def part(self, tensor: Tensor) -> Tensor:
+        """Of a tensor with a row for each node, the rows of this process."""
+        return tensor if self.nodes is None else self.nodes.part(tensor)
+
+    def count_parameters(self) -> int:
+        """Of the whole network."""
+        own = set(self.network.row_parameters()) if self.nodes is not None else set()
+        sizes = {name: p.numel() for name, p in self.network.named_parameters()}
+        learned_rows = self.team.total(sum(size for name, size in sizes.items() if name in own))[0] if own else 0
+        return sum(size for name, size in sizes.items() if name not in own) + int(learned_rows)
+
+
+def part_rows(rows: Tensor, nodes: NodeRows) -> Tensor:
+    """A copy of the rows of this process: the others are to be forgotten."""
+    return nodes.part(rows.detach()).clone()
+
+
+def check_can_be_cut(network: Network) -> None:
+    """Raise unless each layer of the network can work on a part of a graph."""
+    for name, module in network.named_modules():
+        passes_messages = isinstance(module, MessagePassing)
+        ours = isinstance(module, PPRConv) and type(module)._solve is PPRConv._solve
+        if (passes_messages and not ours) or isinstance(module, GraphNorm | PairNorm):
+            raise TrainingError(
+                f"One graph can be divided among processes where all layers are PPRConv, but {name} is a "
+                f"{type(module).__name__}; use the system pprgnn without norm = 'graph' or 'pair', or one process."
+            )
+    if network.adjacency_options is None:
+        raise TrainingError("This system cannot be trained on one graph by several processes; use one process.")
