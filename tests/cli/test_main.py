@@ -25,8 +25,8 @@ QUICK = [
     command.split()
     for command in ("--help", "--version", "data --help", "data list", "data list --json", "data info NCI1")
 ]
-QUICK += [["tune", "--help"], ["reproduce", "--help"], ["models"], ["models", "gat"]]
-COMMANDS = ["", "train", "evaluate", "predict", "explain", "tune", "models", "reproduce", "doctor"]
+QUICK += [["tune", "--help"], ["partition", "--help"], ["reproduce", "--help"], ["models"], ["models", "gat"]]
+COMMANDS = ["", "train", "evaluate", "predict", "explain", "tune", "models", "reproduce", "doctor", "partition"]
 COMMANDS += ["data", "data list", "data info", "data fetch", "data verify", "data import"]
 
 

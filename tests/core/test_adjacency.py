@@ -267,3 +267,25 @@ def test_gradients_flow_through_a_conversion():
     adj = Adjacency.from_edge_index(DIRECTED.edge_index, weights, 6, normalize=None).to(torch.float64)
     (adj @ torch.ones(6, 1, dtype=torch.float64)).sum().backward()
     assert_equal(weights.grad, torch.ones(10))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_in_inner_order(directed):
+    edges = torch.randint(50, (2, 300), generator=torch.Generator().manual_seed(0))
+    edges = edges if directed else torch.cat([edges, edges.flip(0)], dim=1)
+    weight = torch.rand(edges.size(1), generator=torch.Generator().manual_seed(1), requires_grad=directed)
+    given = weight if directed else None
+    adj = Adjacency.from_edge_index(edges, given, num_nodes=50, normalize="row", reorder=True)
+    inner, order = adj.in_inner_order()
+    assert inner.order is None
+    assert inner.is_symmetric == adj.is_symmetric
+    assert inner.matrix.col_indices().data_ptr() == adj.matrix.col_indices().data_ptr()  # not copied
+    x = torch.rand(50, 3, generator=torch.Generator().manual_seed(2))
+    assert torch.equal(inner @ x[order], (adj @ x)[order])
+    assert torch.equal(inner.matrix_t.to_dense(), adj.matrix_t.to_dense())
+    if directed:
+        outs = (inner @ x[order], adj @ x)
+        grads = [torch.autograd.grad(out.square().sum(), weight, retain_graph=True)[0] for out in outs]
+        torch.testing.assert_close(*grads)
+    plain = Adjacency.from_edge_index(edges, num_nodes=50, normalize=None, reorder=False)
+    assert plain.in_inner_order()[1] is None

@@ -149,7 +149,7 @@ def test_only_the_latest_sizes_are_kept():
         b = draw_b(6, channels).requires_grad_()
         solve(b, draw_weight(channels, 1.0), adj, depth=6).state.sum().backward()
     assert len(buffers._free) <= buffers.SIZES
-    assert (6 * 11, torch.float64) in buffers._free
+    assert (6 * 11, torch.float64, None) in buffers._free
 
 
 def test_small_states_are_left_to_the_allocator(monkeypatch):

@@ -161,7 +161,99 @@ def test_order_of_a_star_takes_one_step(kernel_choice, monkeypatch):
     assert order.tolist() == list(range(1000))
 
 
+# ------------------------------------------------------------------------------------------------- symmetry
+def test_symmetry_is_seen_in_every_entry():
+    edges = both_ways(torch.randint(300, (2, 2000), generator=torch.Generator().manual_seed(0)))
+    crow, col, weight = coalesce(*edges, torch.ones(4000), 300)
+    entries = list(zip(csr.rows(crow).tolist(), col.tolist(), strict=True))
+    off_diagonal = [place for place, (row, other) in enumerate(entries) if row != other]
+    for dtype in (torch.float32, torch.float64, torch.float16):  # there is no library for the last one
+        weight = weight.to(dtype)
+        matrix = csr.csr_tensor(crow, col, weight)
+        assert csr.transpose(matrix) is matrix
+        for place in off_diagonal[::397]:
+            value = weight.clone()
+            value[place] += 1
+            changed = csr.csr_tensor(crow, col, value)
+            assert csr.transpose(changed) is not changed
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_a_triangle_is_not_symmetric(upper):
+    row, col = torch.combinations(torch.arange(20)).t()
+    crow, col, weight = coalesce(*((row, col) if upper else (col, row)), torch.ones(190), 20)
+    matrix = csr.csr_tensor(crow, col, weight)
+    assert torch.equal(csr.transpose(matrix).to_dense(), matrix.to_dense().t())
+
+
+@given(graphs())
+def test_transposing(graph):
+    row, col, num_nodes = graph
+    matrix = csr.csr_tensor(*coalesce(row, col, torch.ones(len(row)), num_nodes))
+    fast, plain = fast_and_plain(csr.transpose, matrix)
+    assert (fast is matrix) == (plain is matrix)
+    assert torch.equal(fast.to_dense(), plain.to_dense())
+
+
 # ----------------------------------------------------------------------------------------------------- whole
+@given(graphs(), st.sampled_from([torch.int32, torch.int16, torch.uint8]))
+@pytest.mark.filterwarnings("ignore:Symmetric normalisation gives weight 0")
+def test_the_type_of_the_ids_does_not_matter(graph, dtype):
+    row, col, num_nodes = graph
+    edges = torch.stack([col, row])
+
+    def parts(ids):
+        adj = Adjacency.from_edge_index(ids, num_nodes=num_nodes, add_self_loops=True, reorder=True)
+        return adj.row, adj.col, adj.value, adj.order
+
+    wide, narrow = fast_and_plain(parts, edges), fast_and_plain(parts, edges.to(dtype))
+    assert_identical(wide[0], narrow[0])
+    assert_identical(wide[1], narrow[1])
+
+
+@given(graphs(), st.sampled_from([torch.int32, torch.int64]), st.booleans())
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_tensors_with_narrow_and_wide_indices(graph, dtype, by_row):
+    row, col, num_nodes = graph
+    crow, col, weight = coalesce(row, col, torch.rand(len(row)) + 1, num_nodes)
+    make = torch.sparse_csr_tensor if by_row else torch.sparse_csc_tensor
+    given_matrix = make(crow.to(dtype), col.to(dtype), weight, (num_nodes, num_nodes))
+    fast, plain = fast_and_plain(lambda: Adjacency.from_torch(given_matrix, normalize=None).to_dense())
+    assert torch.equal(fast, plain)
+    assert torch.equal(fast, given_matrix.to_dense())
+
+
+BUILD = """
+import torch
+from pathlib import Path
+from pprgnn import Adjacency
+
+def status(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
+
+def edges(nodes, count):
+    half = torch.randint(nodes, (2, count // 2), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
+    return torch.cat([half, half.flip(0)], dim=1)
+
+Adjacency.from_edge_index(edges(1000, 200_000), num_nodes=1000, reorder=True).matrix_t  # threads and libraries
+ids = edges(200_000, 6_000_000)
+before = status("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+adj = Adjacency.from_edge_index(ids, num_nodes=200_000, reorder=False)
+assert adj.is_symmetric
+print((status("VmHWM") - before) / ids.size(1))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_building_takes_little_memory(monkeypatch):
+    monkeypatch.delenv("PPRGNN_KERNEL", raising=False)
+    done = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    assert float(done.stdout) < 35  # bytes an edge; the ids have 8, the matrix has 8
+
+
 @given(graphs(), st.booleans(), st.sampled_from(["sym", "row", None]), st.booleans())
 @pytest.mark.filterwarnings("ignore:Symmetric normalisation gives weight 0")
 def test_adjacency(graph, weighted, normalize, add_self_loops):

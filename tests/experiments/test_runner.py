@@ -2,14 +2,13 @@
 
 import os
 import signal
-import sys
+from contextlib import nullcontext
 
 import pytest
 
 from pprgnn.experiments import runner
-from pprgnn.experiments.runner import BACKENDS, Workers, run_missing
+from pprgnn.experiments.runner import Workers, run_missing
 from pprgnn.experiments.store import Store
-from pprgnn.training.errors import TrainingError
 
 from .tiny import tiny_cell, tiny_line
 
@@ -118,43 +117,14 @@ def test_what_is_no_result_is_told_but_not_kept(store, ran, tmp_path, reason):
 def test_the_order_is_kept_around_cells_that_run_alone(store, ran, tmp_path, monkeypatch):
     batches = []
 
-    def at_once(run, group, workers):
+    def at_once(run, group):
         batches.append([cell.config.training.seed for cell in group])
         yield from (tiny_line(cell) for cell in group)
 
-    monkeypatch.setattr(runner, "_on_loky", at_once)
+    monkeypatch.setattr(runner, "at_work", lambda workers: nullcontext(at_once))
     grid = [tiny_cell({"training.seed": seed}, alone=seed in (2, 3)) for seed in range(6)]
     seen = Seen()
     assert run_missing(grid, store, Workers(2), folder=tmp_path, watcher=seen)
     assert batches == [[0, 1], [4, 5]]
     assert ran.seeds == [2, 3]
     assert [line["seed"] for line in seen.lines] == [0, 1, 2, 3, 4, 5]
-
-
-def test_workers_that_make_no_sense():
-    with pytest.raises(TrainingError, match="must be one of loky, dask, ray, but is 'threading'"):
-        Workers(2, "threading")
-    with pytest.raises(TrainingError, match="name its kind with --backend dask or ray"):
-        Workers(2, address="tcp://there:8786")
-    assert set(BACKENDS) == {"loky", "dask", "ray"}
-
-
-@pytest.mark.parametrize(("backend", "module"), [("loky", "joblib"), ("dask", "distributed"), ("ray", "ray")])
-def test_a_package_that_is_not_there_is_named(store, tmp_path, monkeypatch, backend, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(TrainingError, match=f"needs {module}; install it with `pip install {module}`"):
-        run_missing(cells(), store, Workers(2, backend), folder=tmp_path)
-
-
-def test_a_worker_that_is_killed_is_one_sentence(store, tmp_path, monkeypatch):
-    from concurrent.futures import BrokenExecutor
-
-    import joblib
-
-    def dying(self, jobs):
-        raise BrokenExecutor("dead")
-        yield
-
-    monkeypatch.setattr(joblib.Parallel, "__call__", dying)
-    with pytest.raises(TrainingError, match="A worker was killed, most likely because memory ran out"):
-        run_missing(cells(), store, Workers(2), folder=tmp_path)

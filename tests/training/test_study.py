@@ -1,13 +1,20 @@
 """Several runs of one config."""
 
 import json
+import os
+import shutil
+import signal
 import statistics
 
 import pytest
 
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.run import Run
 from pprgnn.training.study import Study, is_study
+from pprgnn.training.workers import Workers
+
+from .small_data import Recorder
 
 CONFIG = Config().with_settings(
     ["name=chains", "options.length=5", "epochs=2", "hidden=4", "dropout=0", "batch_size=10"]
@@ -38,10 +45,32 @@ def test_what_is_finished_is_not_run_again(tmp_path):
     assert model.stat().st_mtime_ns == before
 
 
-def test_runs_in_processes_of_their_own_end_alike(tmp_path):
-    alone = Study.create(tmp_path / "alone", CONFIG.with_values({"training.threads": 1}), seeds=2).run()
-    beside = Study.create(tmp_path / "beside", CONFIG, seeds=2, workers=2).run()
+@pytest.mark.parametrize("workers", [2, Workers(2, "dask")])
+def test_runs_in_processes_of_their_own_end_alike(tmp_path, workers, monkeypatch):
+    notes = Recorder()
+    monkeypatch.chdir(tmp_path)
+    alone = Study.create("alone", CONFIG.with_values({"training.threads": 1}), seeds=3).run()
+    Study.create("beside", CONFIG, seeds=3, workers=workers)
+    shutil.copytree(tmp_path / "alone" / "fold-0-seed-1", tmp_path / "beside" / "fold-0-seed-1")
+    beside = Study.open("beside").run(lambda label: notes)
     assert [each["scores"] for each in alone["runs"]] == [each["scores"] for each in beside["runs"]]
+    assert sorted(note.split()[0] for note in notes.notes) == ["fold-0-seed-0", "fold-0-seed-2"]
+    assert [note.split()[1] for note in notes.notes] == ["(1/2):", "(2/2):"]
+    for seed in (0, 2):
+        assert Run.open(f"beside/fold-0-seed-{seed}").config.training.threads == 1
+
+
+def test_a_worker_that_is_killed_says_how_to_go_on(tmp_path, monkeypatch):
+    study = Study.create(tmp_path / "s", CONFIG, seeds=2, workers=2)
+    monkeypatch.setattr("pprgnn.training.study._job", die)
+    with pytest.raises(TrainingError, match=f"is kept, and `pprgnn train --resume {tmp_path}/s` goes on"):
+        study.run()
+    monkeypatch.undo()
+    assert Study.open(tmp_path / "s", Workers()).run()["finished"]  # others than it was made with
+
+
+def die(job):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_errors(tmp_path):
@@ -66,7 +95,6 @@ def test_the_seeds_of_a_split_together(tmp_path):
     from pprgnn.data import load
     from pprgnn.training.metrics import accuracy
     from pprgnn.training.model import Model
-    from pprgnn.training.run import Run
 
     summary = Study.create(tmp_path / "s", CONFIG, seeds=3, ensemble=True).run()
     dataset = load("chains", length=5)

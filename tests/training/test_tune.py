@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import optuna
 import pytest
@@ -17,8 +18,10 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.journal import importance, open_study, suggest
 from pprgnn.training.loop import Training
 from pprgnn.training.search import Choice, Range
+from pprgnn.training.trial import run_trial
 from pprgnn.training.tune import ranked, resume_tuning, tune
 from pprgnn.training.tuning_listener import Quiet
+from pprgnn.training.workers import Workers
 
 from .small_data import is_sentence, one_graph, quick
 
@@ -153,7 +156,7 @@ def test_equal_scores_are_told_apart_by_the_loss():
 
 
 def test_which_settings_matter(tmp_path):
-    study = open_study(tmp_path / "journal", "maximize", 0)
+    study = open_study(tmp_path / "journal", "maximize")
     for number in range(10):
         assert importance(study, 10) is None
         study.sampler = optuna.samplers.RandomSampler(seed=number)
@@ -235,6 +238,51 @@ def test_a_time_limit(tmp_path):
     assert time.monotonic() - began < 20
     assert (summary["finished"], summary["stopped"]) == (False, "time")
     assert len(listener.begun) == len(summary["trials"]) + 1  # the one that was stopped does not count
+
+
+def test_rounds_of_trials_at_once_are_the_same_every_time(tmp_path):
+    """Whichever worker is first; and the hopeless are cut short there, too."""
+    search = {"lr": [0.05, 0.04, 0.06, 1e-8, 1e-9]}
+    config = quick("epochs=10", "lr=0.05")
+    listener = Watching()
+    folder = tmp_path / "t"
+    options = {"trials": 12, "dataset": easy(), "search": search}
+    summary = tune(config, folder, **options, workers=Workers(2), listener=listener)
+    assert summary["finished"]
+    assert listener.begun == list(range(1, 13))
+    assert sorted(each["trial"] for each in listener.over) == list(range(1, 13))
+    assert summary["trials"][0]["settings"] == {"training.lr": 0.05}  # the recipe itself
+    assert "pruned" in {each["state"] for each in summary["trials"]}
+    again = tune(config, tmp_path / "again", **options, workers=Workers(2))
+    assert comparable(again) == comparable(summary)
+    recipe = Config.from_toml(folder / "best.toml")
+    assert recipe.training.threads == config.training.threads
+    states = [each.state.name for each in journal_of(folder).get_trials()]
+    assert set(states) == {"COMPLETE", "PRUNED"}
+    more = resume_tuning(folder, trials=13)  # with the workers it was begun with
+    assert comparable(more)[:12] == comparable(summary)
+
+
+def test_a_round_that_loses_a_worker_keeps_what_is_finished(tmp_path, monkeypatch):
+    folder = tmp_path / "t"
+    monkeypatch.setattr(module, "run_trial", second_dies)
+    with pytest.raises(TrainingError, match=f"and `pprgnn tune --resume {folder}` goes on"):
+        tune(quick("epochs=2"), folder, trials=3, dataset=easy(), search=SPACE, workers=Workers(2))
+    kept = json.loads((folder / "tune.json").read_text())
+    assert [each["trial"] for each in kept["trials"]] == [1]
+    monkeypatch.undo()
+    listener = Watching()
+    summary = resume_tuning(folder, workers=Workers(), listener=listener)
+    assert listener.begun == [2, 3]
+    assert comparable(summary)[:1] == comparable(kept)
+
+
+def second_dies(job):
+    if job.number == 2:
+        while not Path(job.config.data.name).with_name("tune.json").exists():  # until the first is kept
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return run_trial(job)
 
 
 def test_more_trials_later(tmp_path):

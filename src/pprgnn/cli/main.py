@@ -17,6 +17,7 @@ from pprgnn.cli.explain import explain
 from pprgnn.cli.group import Group
 from pprgnn.cli.layout import styled
 from pprgnn.cli.models import models
+from pprgnn.cli.partition import partition_command
 from pprgnn.cli.predict import predict_command
 from pprgnn.cli.reproduce import reproduce_command
 from pprgnn.cli.train import train_command
@@ -67,6 +68,7 @@ app.command("predict", epilog="Example: pprgnn predict runs/cora -o predictions.
 app.command("explain", epilog="Example: pprgnn explain runs/cora --node 17")(explain)
 app.command("tune", epilog="Example: pprgnn tune cora --trials 30 -o tunings/cora")(tune_command)
 app.command("reproduce", epilog="Example: pprgnn reproduce graphs --models gcn,gin --jobs 2")(reproduce_command)
+app.command("partition", epilog="Example: pprgnn partition com-DBLP --parts 8")(partition_command)
 app.command("models", epilog="Example: pprgnn models gat")(models)
 app.command("doctor", epilog="Example: pprgnn doctor --json")(doctor)
 app.add_typer(data_app, name="data")

@@ -22,7 +22,7 @@ from pprgnn.distributed.launch import (
     leave,
 )
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.run import CONFIG
+from pprgnn.training.run import CONFIG, SUMMARY
 
 if TYPE_CHECKING:
     from pprgnn.distributed.team import Team
@@ -36,6 +36,8 @@ def start_processes(processes: int, restarts: int, folder: Path, resumed: bool) 
     try:
         failed = launch([*_without_launching(sys.argv[1:]), *where], processes, restarts)
     except KeyboardInterrupt as error:
+        if (folder / SUMMARY).is_file():  # they came to the end of an epoch, and one has said how to go on
+            raise typer.Exit(STOPPED) from error
         raise KeyboardInterrupt(f"go on with `pprgnn train --resume {folder}`.") from error
     if failed is None:
         return
@@ -68,8 +70,8 @@ def _without_launching(arguments: list[str]) -> list[str]:
 @contextlib.contextmanager
 def joined(device: str) -> Iterator[Team]:
     """One of several processes, from joining to leaving; what goes wrong is said once."""
-    team = join(device)
     try:
+        team = join(device)
         yield team
     except (RuntimeError, DataError, OSError) as error:
         about_others, text = is_about_others(error), str(error)

@@ -7,7 +7,6 @@ import difflib
 import json
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pprgnn.cli.layout import paragraph, styled, width
+from pprgnn.cli.processes import folder_of_all, joined, new_folder, start_processes
 from pprgnn.cli.tables import (
     Categorical,
     Destination,
@@ -33,14 +33,20 @@ from pprgnn.cli.tables import (
     Weight,
     named_columns,
 )
+from pprgnn.distributed.launch import is_launched, is_restarted
 from pprgnn.training.config import Config, Setting, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.recipes import find_recipe, recipe_names
+from pprgnn.training.run import CONFIG, Run
 from pprgnn.training.systems import find_system
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
+    from pprgnn.distributed.team import Team
+    from pprgnn.training.listener import Listener
+    from pprgnn.training.workers import Workers
 
+ONE_RUN = "--jobs and --backend are for several trainings, but this is one; say which with --folds or --seeds."
 STOPPED = 130  # what a shell reports for Ctrl-C
 What = Annotated[
     str | None,
@@ -53,6 +59,11 @@ Set = Annotated[
 System = Annotated[
     str | None, typer.Option("--model", "-m", metavar="NAME", help="Which system; `pprgnn models` lists them.")
 ]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "--workers", help="Trainings at once, one CPU thread each.", min=1)
+]
+Backend = Annotated[str | None, typer.Option(help="Where: loky (this machine), dask or ray.")]
+Address = Annotated[str | None, typer.Option(help="Of the Dask or Ray cluster.")]
 Json = Annotated[bool, typer.Option("--json", help="The summary as JSON, for programs; no progress.")]
 
 
@@ -72,7 +83,16 @@ def train_command(
     ensemble: Annotated[
         bool, typer.Option("--ensemble", help="Score the seeds of a split together, too.")
     ] = False,
-    workers: Annotated[int, typer.Option(help="Trainings at once, one CPU thread each.", min=1)] = 1,
+    nproc: Annotated[
+        int | None,
+        typer.Option(help="So many processes train together: parts of one graph, or many graphs.", min=1),
+    ] = None,
+    restarts: Annotated[
+        int, typer.Option(help="With --nproc: how often to go on by itself after a failure.", min=0)
+    ] = 0,
+    jobs: Jobs = None,
+    backend: Backend = None,
+    address: Address = None,
     source: Source = None,
     destination: Destination = None,
     weight: Weight = None,
@@ -101,32 +121,60 @@ def train_command(
     if resume is not None:
         if what is not None or edges is not None or changes or model:
             raise TrainingError("--resume takes all settings from the run's folder; leave out everything else.")
-        _finish(_resume(resume, as_json), as_json)
+        if nproc is not None and not is_launched():
+            start_processes(nproc, restarts, resume, resumed=True)
+            return
+        with _team(Run.open(resume).config.training.device) as team:
+            _finish(_resume(resume, as_json, chosen_workers(jobs, backend, address), team), as_json, team)
         return
     if (what is None) == (edges is None):
         raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
     config = config_for(what, changes or [], model)
-    dataset = None
-    if edges is not None:
-        named = named_columns(
-            label=target,
-            source=source,
-            destination=destination,
-            weight=weight,
-            id=node_id,
-            split=split,
-            features=features,
-            ignore=ignore,
-            categorical=categorical,
-            label_separator=label_separator,
-        )
-        dataset = own_tables(edges, nodes, name, header, directed, named, as_json)
-        config = config.with_values({"data.name": dataset.facts.name})
-    folder = output or Path("runs") / f"{Path(config.data.name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if folds is not None or seeds > 1:
-        _several(config, dataset, folder, folds, seeds, ensemble, workers, as_json)
+    workers = chosen_workers(jobs, backend, address)
+    several = folds is not None or seeds > 1
+    if workers is not None and not workers.is_this_process and not several:
+        raise TrainingError(ONE_RUN)
+    if several and (nproc is not None or is_launched()):
+        raise TrainingError("Several processes train one model; for several trainings at once use --jobs.")
+    stem = name or Path(edges).stem if edges is not None else Path(config.data.name).stem
+    if nproc is not None and not is_launched():
+        start_processes(nproc, restarts, output or new_folder(stem), resumed=False)
         return
-    _finish(_train(config, dataset, folder, as_json), as_json)
+    with _team(config.training.device) as team:
+        dataset = None
+        if edges is not None:
+            named = named_columns(
+                label=target,
+                source=source,
+                destination=destination,
+                weight=weight,
+                id=node_id,
+                split=split,
+                features=features,
+                ignore=ignore,
+                categorical=categorical,
+                label_separator=label_separator,
+            )
+            dataset = own_tables(edges, nodes, name, header, directed, named, as_json or not team.leads)
+            config = config.with_values({"data.name": dataset.facts.name})
+            stem = Path(dataset.facts.name).stem
+        folder = folder_of_all(output, stem, team)
+        if several:
+            _several(config, dataset, folder, folds, seeds, ensemble, workers, as_json)
+            return
+        _finish(_train(config, dataset, folder, as_json, team), as_json, team)
+
+
+@contextlib.contextmanager
+def _team(device: str) -> Iterator[Team]:
+    """The processes that train together, if torchrun has started this one as one of several."""
+    from pprgnn.distributed.team import Team
+
+    if is_launched():
+        with joined(device) as team:
+            yield team
+    else:
+        yield Team.alone()
 
 
 # --------------------------------------------------------------------------------------------------- what is meant
@@ -190,27 +238,47 @@ def own_tables(
 
 
 # --------------------------------------------------------------------------------------------------------- running
-def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bool) -> dict[str, Any]:
-    from pprgnn.cli.training_view import view
-    from pprgnn.training.train import train
+def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bool, team: Team) -> dict[str, Any]:
+    from pprgnn.training.train import resume, train
 
-    listener = None if quiet else view()
+    listener = _listener(quiet, team)
+    told: dict[str, Any] = {"listener": listener, "team": team}
     with _ending_well(folder, listener):
-        trained = train(config, dataset=dataset, folder=folder, listener=listener, command=typed_command())
+        if is_restarted() and team.shared((folder / CONFIG).is_file()):
+            trained = resume(folder, **told)
+        else:
+            trained = train(config, dataset=dataset, folder=folder, command=typed_command(), **told)
     return trained.summary | {"folder": str(folder)}
 
 
-def _resume(folder: Path, quiet: bool) -> dict[str, Any]:
+def _listener(quiet: bool, team: Team) -> Listener | None:
+    """Who shows how it goes: one of the processes does, unless nobody should."""
     from pprgnn.cli.training_view import view
+    from pprgnn.training.listener import Mute
+
+    return Mute() if not team.leads else None if quiet else view()
+
+
+def chosen_workers(jobs: int | None, backend: str | None, address: str | None) -> Workers | None:
+    """How many trainings at once, and where; ``None``: not said."""
+    from pprgnn.training.workers import Workers
+
+    said = (jobs, backend, address) != (None, None, None)
+    return Workers(jobs or 1, backend or "loky", address or "") if said else None
+
+
+def _resume(folder: Path, quiet: bool, workers: Workers | None, team: Team) -> dict[str, Any]:
     from pprgnn.training.study import Study, is_study
     from pprgnn.training.train import resume
 
     if is_study(folder):
         with _ending_well(folder):
-            return Study.open(folder).run(_listeners(quiet))
-    listener = None if quiet else view()
+            return Study.open(folder, workers).run(_listeners(quiet))
+    if workers is not None and not workers.is_this_process:
+        raise TrainingError(ONE_RUN)
+    listener = _listener(quiet, team)
     with _ending_well(folder, listener):
-        trained = resume(folder, listener=listener)
+        trained = resume(folder, listener=listener, team=team)
     return trained.summary | {"folder": str(folder)}
 
 
@@ -221,7 +289,7 @@ def _several(
     folds: str | None,
     seeds: int,
     ensemble: bool,
-    workers: int,
+    workers: Workers | None,
     quiet: bool,
 ) -> None:
     from pprgnn.training.study import Study
@@ -229,7 +297,7 @@ def _several(
     if folds is not None and folds != "all" and not (folds.isdigit() and int(folds) > 0):
         raise TrainingError(f"--folds must be 'all' or a number from 1 on, but is {folds!r}.")
     wanted = None if folds is None else -1 if folds == "all" else int(folds)
-    options: dict[str, Any] = {"folds": wanted, "seeds": seeds, "ensemble": ensemble, "workers": workers}
+    options: dict[str, Any] = {"folds": wanted, "seeds": seeds, "ensemble": ensemble, "workers": workers or 1}
     study = Study.create(folder, config, dataset, **options, command=typed_command())
     with _ending_well(folder):
         summary = study.run(_listeners(quiet))
@@ -263,7 +331,11 @@ def typed_command() -> str:
 
 
 # --------------------------------------------------------------------------------------------------------- the end
-def _finish(summary: dict[str, Any], as_json: bool) -> None:
+def _finish(summary: dict[str, Any], as_json: bool, team: Team | None = None) -> None:
+    if team is not None and not team.leads:
+        if not summary["finished"]:
+            raise typer.Exit(STOPPED)
+        return
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     elif "runs" in summary:

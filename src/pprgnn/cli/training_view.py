@@ -162,7 +162,9 @@ def describe(training: Training) -> list[str]:
     dataset, split, settings = training.dataset, training.split, training.settings
     parts = ", ".join(f"{len(getattr(split, part)):,} {part}" for part in ("train", "val", "test"))
     network = type(training.network).__name__
-    parameters = sum(p.numel() for p in training.network.parameters())
+    together = getattr(training, "together", None)  # graph kernels are fitted alone
+    counted = sum(p.numel() for p in training.network.parameters())
+    parameters = counted if together is None else together.parameters
     lines = [
         ("data", f"{dataset!r}"[len("GraphDataset(") : -1]),
         ("split", f"{split.protocol}: {parts} {split.unit}s"),
@@ -170,6 +172,8 @@ def describe(training: Training) -> list[str]:
         ("training", f"{settings.epochs} epochs, patience {settings.patience or '–'}, seed {settings.seed}"),
     ]
     lines.insert(3, ("memory", training.memory.describe()))
+    if together is not None and together.description:
+        lines.insert(3, ("work", together.description))
     if split.optimistic:
         lines.append(("note", "there is no validation part: the test part chooses the epoch, as in the paper"))
     if training.progress.epoch:

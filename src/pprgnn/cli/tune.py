@@ -5,14 +5,30 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pprgnn.cli.tables import Edges, Nodes, Target, named_columns
-from pprgnn.cli.train import STOPPED, Json, Set, System, What, config_for, own_tables, typed_command
+from pprgnn.cli.train import (
+    STOPPED,
+    Address,
+    Backend,
+    Jobs,
+    Json,
+    Set,
+    System,
+    What,
+    chosen_workers,
+    config_for,
+    own_tables,
+    typed_command,
+)
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.search import read_search, search_space
+
+if TYPE_CHECKING:
+    from pprgnn.training.workers import Workers
 
 TRIALS = 30
 
@@ -36,6 +52,9 @@ def tune_command(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder; tunings/... by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the tuning in this folder.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="MINUTES", help="Stop after this time.", min=0)] = None,
+    jobs: Jobs = None,
+    backend: Backend = None,
+    address: Address = None,
     as_json: Json = False,
 ) -> None:
     """Search for good settings.
@@ -44,10 +63,13 @@ def tune_command(
     Ctrl-C saves, --resume goes on. Tables with unusual columns go through `pprgnn data import` first.
     """
     seconds = None if timeout is None else 60 * timeout
+    workers = chosen_workers(jobs, backend, address)
     if resume is not None:
         if what is not None or edges is not None or changes or model or search or output is not None:
-            raise TrainingError("--resume takes all settings from its folder; only --trials may go with it.")
-        _run(as_json, lambda listener: _resume(resume, trials, seconds, listener))
+            raise TrainingError(
+                "--resume takes all settings from its folder; only --trials and --jobs may go with it."
+            )
+        _run(as_json, lambda listener: _resume(resume, trials, seconds, workers, listener))
         return
     if (what is None) == (edges is None):
         raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
@@ -69,6 +91,7 @@ def tune_command(
             dataset=dataset,
             search=space,
             timeout=seconds,
+            workers=workers,
             listener=listener,
             command=typed_command(),
         )
@@ -76,10 +99,12 @@ def tune_command(
     _run(as_json, start)
 
 
-def _resume(folder: Path, trials: int | None, seconds: float | None, listener: Any) -> dict[str, Any]:
+def _resume(
+    folder: Path, trials: int | None, seconds: float | None, workers: Workers | None, listener: Any
+) -> dict[str, Any]:
     from pprgnn.training.tune import resume_tuning
 
-    return resume_tuning(folder, trials=trials, timeout=seconds, listener=listener)
+    return resume_tuning(folder, trials=trials, timeout=seconds, workers=workers, listener=listener)
 
 
 def _run(as_json: bool, search: Any) -> None:

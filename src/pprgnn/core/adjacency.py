@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.buffers import give, take
-from pprgnn.core.csr import csr_tensor, move, permute, rows, transpose
+from pprgnn.core.csr import csr_tensor, index_dtype, move, permute, rows, transpose
 from pprgnn.core.entries import Normalization, check_entries, coalesce, fill_diagonal, normalize_weights
 from pprgnn.core.fingerprint import fingerprint
 from pprgnn.core.handles import handle_of
 from pprgnn.core.kernel import multiply
+from pprgnn.core.norms import frobenius_norm
 from pprgnn.core.order import cache_friendly_order
+from pprgnn.core.part import PartRows
 from pprgnn.core.state import Facts, check_tensors
 
 if TYPE_CHECKING:
@@ -93,7 +95,8 @@ class Adjacency:
             )
         if edge_index.is_floating_point() or edge_index.dtype == torch.bool:
             raise ValueError(f"edge_index must hold integers, but has dtype {edge_index.dtype}.")
-        source, target = edge_index[0].long(), edge_index[1].long()
+        # int32 stays: a copy of the edges in 64 bits may be the largest thing in memory
+        source, target = edge_index if edge_index.dtype in (torch.int32, torch.int64) else edge_index.long()
         if num_nodes is None:
             num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
         return cls._build(target, source, edge_weight, num_nodes, normalize, add_self_loops, reorder, dtype)
@@ -116,8 +119,8 @@ class Adjacency:
         elif adj_t.layout in (torch.sparse_csr, torch.sparse_csc):
             by_row = adj_t.layout == torch.sparse_csr
             compressed = adj_t.crow_indices() if by_row else adj_t.ccol_indices()
-            plain = (adj_t.col_indices() if by_row else adj_t.row_indices()).long()
-            expanded = torch.arange(size, device=adj_t.device).repeat_interleave(compressed.long().diff())
+            plain = adj_t.col_indices() if by_row else adj_t.row_indices()
+            expanded = rows(compressed.to(index_dtype(size, plain.numel())))
             row, col = (expanded, plain) if by_row else (plain, expanded)
         else:
             raise ValueError(
@@ -139,7 +142,7 @@ class Adjacency:
         """Build from a SciPy sparse matrix in SciPy's convention: entry (i, j) is the edge ``i -> j``."""
         size = _square(tuple(matrix.shape), "A SciPy adjacency matrix")
         coo = matrix.tocoo()
-        source, target = torch.from_numpy(coo.row).long(), torch.from_numpy(coo.col).long()
+        source, target = torch.from_numpy(coo.row), torch.from_numpy(coo.col)
         weight = torch.from_numpy(coo.data.copy())
         return cls._build(target, source, weight, size, normalize, add_self_loops, reorder, dtype)
 
@@ -195,6 +198,7 @@ class Adjacency:
         if order is not None:
             crow, col, source, rank = permute(crow, col, order)
             weight = move(weight, source)
+            del source
         value = normalize_weights(crow, col, weight, normalize, order)
         return cls(crow, col, value, normalize=normalize, order=order, rank=rank)
 
@@ -273,6 +277,17 @@ class Adjacency:
             x = y / y.max()
         return smallest * (1 + 1e-6)  # the sums above are rounded
 
+    def in_inner_order(self) -> tuple[Adjacency, Tensor | None]:
+        """The same matrix, not copied, with its nodes numbered as they are kept inside, and their order.
+
+        Row p of everything is node ``order[p]`` then (``None``: nodes are as they were). Where a state takes
+        gigabytes this saves the copies that change the order in every solve.
+        """
+        adj = Adjacency(*self.indices, self.value, normalize=self.normalize)
+        adj._matrix_t = adj.matrix if self._matrix_t is self.matrix else self._matrix_t
+        adj._norm_bound = self._norm_bound
+        return adj, self.order
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         """The tensors to store, not copied, and facts as text, for :meth:`from_state`."""
         matrix = self.matrix
@@ -284,6 +299,35 @@ class Adjacency:
         return tensors, Facts(self.num_nodes, self.normalize, self.is_symmetric, bound).to_text()
 
     # ------------------------------------------------------------------------------------------------ action
+    # What a graph over several processes does in its own way; on one process all rows are here.
+    rows: PartRows | None = None
+    rows_t: PartRows | None = None
+
+    @property
+    def identity(self) -> tuple[int, int, int]:
+        """Numbers of nodes and edges and a fingerprint: what tells this graph from others."""
+        return self.num_nodes, self.num_edges, self.fingerprint
+
+    def product(self, x: Tensor, out: Tensor, transposed: bool = False) -> Tensor:
+        """Ã x or Ãᵀ x into ``out``, in the inner node order."""
+        return multiply(self.matrix_t if transposed else self.matrix, x, out=out)
+
+    def norm(self, x: Tensor) -> float:
+        """‖x‖_F of all rows."""
+        return frobenius_norm(x)
+
+    def largest(self, x: Tensor) -> float:
+        """The largest entry of all rows, without sign."""
+        return float(x.abs().max()) if x.numel() else 0.0
+
+    def agreed(self, value: float) -> float:
+        """A number on which all that work on this graph agree."""
+        return value
+
+    def everywhere(self, fact: bool) -> bool:
+        """Whether this holds for all rows."""
+        return fact
+
     def enter(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """Rows of ``x`` from the caller's node order into the inner one."""
         return x if self.order is None else torch.index_select(x, 0, self.order, out=out)
@@ -352,7 +396,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, value: Tensor, adj: Adjacency) -> Tensor:
         ctx.adj = adj
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None)
-        return times(adj, adj.matrix, x.contiguous())
+        return times(adj, x.contiguous())
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -361,18 +405,18 @@ class _Product(torch.autograd.Function):
         grad = grad.contiguous()
         grad_x = grad_value = None
         if ctx.needs_input_grad[0]:
-            grad_x = times(adj, adj.matrix_t, grad)
+            grad_x = times(adj, grad, transposed=True)
         if ctx.needs_input_grad[1]:
             grad_value = adj.edge_gradient(adj.enter(grad), adj.enter(ctx.saved_tensors[0]))
         return grad_x, grad_value, None
 
 
-def times(adj: Adjacency, matrix: Tensor, x: Tensor) -> Tensor:
+def times(adj: Adjacency, x: Tensor, transposed: bool = False) -> Tensor:
     """Ã x or Ãᵀ x in the caller's order, with one fresh state at most: they are large."""
     if adj.order is None:
-        return multiply(matrix, x, take(x))
+        return adj.product(x, take(x), transposed)
     inner, product = adj.enter(x, out=take(x)), take(x)
-    result = adj.leave(multiply(matrix, inner, product), out=inner)  # inner has done its duty
+    result = adj.leave(adj.product(inner, product, transposed), out=inner)  # inner has done its duty
     give(product)
     return result
 

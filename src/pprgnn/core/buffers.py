@@ -1,19 +1,25 @@
 """States that are done with, kept for the next solve.
 
 Fresh memory costs more than the arithmetic done in it: the system clears every page at its first touch. GPUs need
-none of this, torch's allocator does it there.
+none of this, torch's allocator does it there. Where memory is too small, states can be in files.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from pprgnn.core.mapped import check_folder, folder_of, in_file
 
 SMALL = 1 << 16  # bytes; below, the system's allocator re-uses memory by itself
 SIZES = 4  # how many different state sizes are kept, the latest ones
@@ -21,22 +27,62 @@ SIZES = 4  # how many different state sizes are kept, the latest ones
 HUGE_PAGE = 1 << 21
 MADV_HUGEPAGE = 14
 
-_free: OrderedDict[tuple[int, torch.dtype], list[Tensor]] = OrderedDict()
+Kind = tuple[int, torch.dtype, str | None]  # number of entries, their type, the folder of the file
+
+_free: OrderedDict[Kind, list[Tensor]] = OrderedDict()
 _lock = threading.Lock()
+_folders: list[str] = []  # the innermost last
 
 
 def take(like: Tensor) -> Tensor:
     """An uninitialised, contiguous tensor of the shape of ``like``."""
+    large = like.device.type == "cpu" and _size(like) >= max(SMALL, 1)
+    folder = _folder() if large else None
     with _lock:
-        stock = _free.get((like.numel(), like.dtype)) if like.device.type == "cpu" else None
+        stock = _free.get((like.numel(), like.dtype, folder)) if large else None
         if stock:
             return stock.pop().view(like.shape)
+    if folder is not None:
+        return in_file(like.shape, like.dtype, check_folder(folder))
     return _on_huge_pages(torch.empty(like.shape, dtype=like.dtype, device=like.device))
+
+
+def _size(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _folder() -> str | None:
+    return _folders[-1] if _folders else os.environ.get("PPRGNN_STATES") or None
+
+
+@contextmanager
+def states_on_disk(folder: str | Path) -> Iterator[None]:
+    """Keep the states of all solves inside in files of this folder: the same numbers, slower, on less memory.
+
+    ``PPRGNN_STATES=folder`` in the environment does the same for a whole program. The files vanish by themselves.
+
+    Example:
+        >>> import tempfile, torch, pprgnn
+        >>> adj = pprgnn.Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 0]]))
+        >>> with tempfile.TemporaryDirectory() as folder, states_on_disk(folder):
+        ...     pprgnn.solve(torch.eye(2), torch.eye(2), adj, depth=1).state
+        tensor([[1., 1.],
+                [1., 1.]])
+    """
+    where = check_folder(str(folder))
+    _folders.append(where)
+    try:
+        yield
+    finally:
+        _folders.remove(where)
+        with _lock:
+            for kind in [kind for kind in _free if kind[2] == where]:
+                del _free[kind]
 
 
 def _on_huge_pages(tensor: Tensor) -> Tensor:
     """Ask Linux for pages of 2 MB: neighbours are read from all over a state, and small pages make that slow."""
-    size = tensor.numel() * tensor.element_size()
+    size = _size(tensor)
     if size >= 16 * HUGE_PAGE and tensor.device.type == "cpu" and sys.platform == "linux":
         start = -(-tensor.data_ptr() // HUGE_PAGE) * HUGE_PAGE
         length = (tensor.data_ptr() + size - start) // HUGE_PAGE * HUGE_PAGE
@@ -53,10 +99,12 @@ def _libc() -> ctypes.CDLL:
 def give(*tensors: Tensor) -> None:
     """Hand over tensors that nobody else refers to."""
     for tensor in tensors:
-        small = tensor.numel() * tensor.element_size() < SMALL
+        small = _size(tensor) < SMALL
         if small or tensor.device.type != "cpu" or tensor.is_inference():  # the last kind cannot serve in training
             continue
-        key = (tensor.numel(), tensor.dtype)
+        key = (tensor.numel(), tensor.dtype, folder_of(tensor))
+        if key[2] not in (None, _folder()):  # nobody would ask for this file again
+            continue
         with _lock:
             _free.setdefault(key, []).append(tensor.detach().view(-1))
             _free.move_to_end(key)
@@ -65,6 +113,6 @@ def give(*tensors: Tensor) -> None:
 
 
 def release_buffers() -> None:
-    """Return the memory kept for the next solve to the system (``grad_terms`` + 3 states of the last graph)."""
+    """Return the memory and files kept for the next solve to the system (``grad_terms`` + 3 states)."""
     with _lock:
         _free.clear()

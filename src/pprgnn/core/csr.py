@@ -73,6 +73,8 @@ def rows(crow: Tensor) -> Tensor:
 def transpose(matrix: Tensor) -> Tensor:
     """The transpose in CSR: the matrix itself when it is symmetric."""
     crow, col, value = matrix.crow_indices(), matrix.col_indices(), matrix.values()
+    if _is_symmetric(crow, col, value):
+        return matrix
     crow_t, col_t, source = sort_entries(col, rows(crow), matrix.size(0))
     value_t = move(value, source)
     if torch.equal(col_t, col) and torch.equal(value_t, value):  # crow agrees as well: it counts the rows in col_t
@@ -80,11 +82,23 @@ def transpose(matrix: Tensor) -> Tensor:
     return csr_tensor(crow_t, col_t, value_t)
 
 
-def csr_tensor(crow: Tensor, col: Tensor, value: Tensor) -> Tensor:
-    """A square torch CSR tensor that shares these tensors, which must be sorted, distinct and in range."""
+def _is_symmetric(crow: Tensor, col: Tensor, value: Tensor) -> bool:
+    """Whether it is, found without a copy; ``False`` also when there is no library to tell."""
+    library = graph_library(col, crow.numel() - 1, col.numel())
+    suffix = {torch.float32: "f32", torch.float64: "f64"}.get(value.dtype)
+    if library is None or suffix is None:
+        return False
+    answer = torch.empty(1, dtype=torch.int32, device="cpu")
+    call(getattr(library, f"pprgnn_symmetric_{suffix}"), crow.numel() - 1, crow, col, value, answer)
+    return bool(answer)
+
+
+def csr_tensor(crow: Tensor, col: Tensor, value: Tensor, columns: int | None = None) -> Tensor:
+    """A CSR tensor, square by default, that shares these tensors, which must be sorted, distinct and in range."""
     num_nodes = crow.numel() - 1
+    size = (num_nodes, num_nodes if columns is None else columns)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(
-            crow, col, value.detach(), size=(num_nodes, num_nodes), device=value.device, check_invariants=False
+            crow, col, value.detach(), size=size, device=value.device, check_invariants=False
         )

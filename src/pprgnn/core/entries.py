@@ -58,13 +58,16 @@ def coalesce(row: Tensor, col: Tensor, weight: Tensor, num_nodes: int) -> tuple[
     """``crow``, ``col`` and weights, sorted by (row, col); edges that occur more than once are added up."""
     crow, col, source = sort_entries(row, col, num_nodes)
     weight = move(weight, source)
+    del source
     first = torch.ones(col.numel() + 1, dtype=torch.bool, device=col.device)
     torch.ne(col[1:], col[:-1], out=first[1:-1])
     first[crow] = True  # starts of rows, and the end, so that crow can be looked up in what follows
     if not bool(first.all()):
-        slot = first.cumsum(0) - 1
+        slot = first.cumsum(0, dtype=crow.dtype).sub_(1)
         weight = weight.new_zeros(int(slot[-1])).index_add(0, slot[:-1], weight)
-        crow, col = slot[crow].to(crow.dtype), col[first[:-1]]
+        crow = slot[crow]
+        del slot
+        col = col[first[:-1]]
     return crow, col, weight
 
 

@@ -73,10 +73,14 @@ void sort_entries(int64_t n, int64_t count, const Index* row, const Index* col, 
     while (n >> shift > 512) ++shift;
     std::vector<int64_t> start(((n - 1) >> shift) + 2);
     const auto entries = by_bucket(count, row, col, shift, start, threads);
-    const auto keys = unset<uint64_t>(count);
     const auto next = unset<int32_t>(n);  // where a row's next entry goes
-#pragma omp parallel for num_threads(team(threads, count + n)) schedule(dynamic, 1)
+    int64_t largest = 0;
+    for (size_t k = 1; k < start.size(); ++k) largest = std::max(largest, start[k] - start[k - 1]);
+    threads = team(threads, count + n);
+    const auto room = unset<uint64_t>(threads * largest);  // for one bucket a thread
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t k = 0; k < int64_t(start.size()) - 1; ++k) {
+        uint64_t* keys = &room[omp_get_thread_num() * largest];
         const int64_t first = k << shift, last = std::min(n, (k + 1) << shift);
         std::fill(&next[first], &next[0] + last, 0);
         for (int64_t i = start[k]; i < start[k + 1]; ++i) ++next[entries[i].row];
@@ -86,9 +90,10 @@ void sort_entries(int64_t n, int64_t count, const Index* row, const Index* col, 
             place += std::exchange(next[r], place);
         }
         for (int64_t i = start[k]; i < start[k + 1]; ++i)
-            keys[next[entries[i].row]++] = pack(entries[i].col, entries[i].source);
+            keys[next[entries[i].row]++ - start[k]] = pack(entries[i].col, entries[i].source);
         for (int64_t r = first; r < last; ++r)
-            finish_row(&keys[0] + crow[r], &keys[0] + next[r], sorted_col + crow[r], source + crow[r]);
+            finish_row(keys + (crow[r] - start[k]), keys + (next[r] - start[k]), sorted_col + crow[r],
+                       source + crow[r]);
     }
     crow[n] = int32_t(count);
 }
@@ -101,25 +106,47 @@ void expand_rows(int64_t n, const int32_t* crow, int32_t* row, int threads) {
 // The CSR matrix with node order[p] moved to position p. Writes rank, the inverse of order, as well.
 void permute(int64_t n, const int32_t* crow, const int32_t* col, const int64_t* order, int64_t* rank,
              int32_t* new_crow, int32_t* new_col, int32_t* source, int threads) {
-    const auto keys = unset<uint64_t>(crow[n]);
+    constexpr int64_t kBlock = 256;  // rows: gathering and sorting take turns, both run better undisturbed
+    int64_t largest = 0;
     new_crow[0] = 0;
     for (int64_t p = 0; p < n; ++p) {
         rank[order[p]] = p;
         new_crow[p + 1] = new_crow[p] + crow[order[p] + 1] - crow[order[p]];
+        largest = std::max<int64_t>(largest, new_crow[p + 1] - new_crow[p / kBlock * kBlock]);
     }
-    constexpr int64_t kBlock = 256;  // rows: gathering and sorting take turns, both run better undisturbed
-#pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(dynamic, 4)
+    threads = team(threads, crow[n] + n);
+    const auto room = unset<uint64_t>(threads * largest);  // for one block a thread
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 4)
     for (int64_t block = 0; block < n; block += kBlock) {
         const int64_t stop = std::min(n, block + kBlock);
-        uint64_t* key = &keys[0] + new_crow[block];
+        uint64_t *const keys = &room[omp_get_thread_num() * largest], *key = keys;
         for (int64_t p = block; p < stop; ++p) {
             __builtin_prefetch(&col[crow[order[std::min(p + 16, n - 1)]]]);  // rows come from anywhere
             const int32_t begin = crow[order[p]], end = crow[order[p] + 1];
             for (int32_t e = begin; e < end; ++e) *key++ = pack(rank[col[e]], e);
         }
         for (int64_t p = block; p < stop; ++p)
-            finish_row(&keys[0] + new_crow[p], &keys[0] + new_crow[p + 1], new_col + new_crow[p], source + new_crow[p]);
+            finish_row(keys + (new_crow[p] - new_crow[block]), keys + (new_crow[p + 1] - new_crow[block]),
+                       new_col + new_crow[p], source + new_crow[p]);
     }
+}
+
+// Whether the matrix equals its transpose: as many entries above the diagonal as below, each of which has its twin.
+template <class T>
+bool is_symmetric(int64_t n, const int32_t* crow, const int32_t* col, const T* value, int threads) {
+    bool same = true;
+    int64_t surplus = 0;
+#pragma omp parallel for num_threads(team(threads, crow[n] + n)) schedule(dynamic, 4096) reduction(&& : same) \
+    reduction(+ : surplus)
+    for (int64_t r = 0; r < n; ++r)
+        for (int32_t e = crow[r]; e < crow[r + 1] && same; ++e) {
+            const int32_t c = col[e];
+            surplus += (c > r) - (c < r);
+            if (c >= r) continue;
+            const int32_t *end = col + crow[c + 1], *twin = std::lower_bound(col + crow[c], end, int32_t(r));
+            same = twin < end && *twin == r && value[twin - col] == value[e];
+        }
+    return same && surplus == 0;
 }
 
 // ------------------------------------------------------------------------------------------------- node order
@@ -346,6 +373,15 @@ int attempt(Work work) {
     }
 EXPORT(int32_t, i32)
 EXPORT(int64_t, i64)
+#undef EXPORT
+
+#define EXPORT(T, suffix)                                                                                              \
+    extern "C" int pprgnn_symmetric_##suffix(int64_t n, const int32_t* crow, const int32_t* col, const T* value,      \
+                                             int32_t* answer, int threads) {                                          \
+        return *answer = is_symmetric(n, crow, col, value, threads), 0;                                               \
+    }
+EXPORT(float, f32)
+EXPORT(double, f64)
 
 extern "C" int pprgnn_rows(int64_t n, const int32_t* crow, int32_t* row, int threads) {
     return expand_rows(n, crow, row, threads), 0;

@@ -41,6 +41,8 @@ def join(device: str = "auto") -> Team:
     """Join the others: NCCL between GPUs, gloo between CPUs."""
     import torch
     import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     from pprgnn.distributed.team import Team
 
@@ -49,7 +51,10 @@ def join(device: str = "auto") -> Team:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     elif sys.platform == "linux" and os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all on this machine: nothing leaves it
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    store, rank, size = next(rendezvous("env://"))
+    # After a restart the store still holds the addresses of those that ended.
+    store = PrefixStore(f"start {os.environ.get(RESTARTS, '0')}", store)
+    dist.init_process_group("nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size)
     return Team()
 
 
@@ -76,10 +81,9 @@ def is_first_to_tell(text: str, about_others: bool) -> bool:
         return False
     try:  # the store is not in a process that may have ended, but in torchrun
         store = dist.distributed_c10d._get_default_store()
-        start = os.environ.get(RESTARTS, "0")
-        if store.add(f"told {start}", 1) > 1 and about_others:
+        if store.add("told", 1) > 1 and about_others:
             return False
-        return int(store.add(f"told {start}: {text}", 1)) == 1
+        return int(store.add(f"told: {text}", 1)) == 1
     except (RuntimeError, ValueError):
         return True  # nobody can be asked
 

@@ -1,4 +1,4 @@
-"""Tensors with a row for each node of a graph that lies in parts: learned rows, and what an optimiser keeps of them."""
+"""Tensors with a row for each node of a graph in parts: learned rows, and what an optimiser keeps of them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ class NodeRows:
 
     def __init__(self, part: GraphPart) -> None:
         self.own, self.team = part.nodes, part.team
-        self._all: Tensor | None = None
+        self._all = self.team.rows(self.own)  # ``None`` in all but the first process
 
     def whole(self, tensors: Mapping[str, Tensor], has_rows: Callable[[str], bool]) -> dict[str, Tensor]:
         """Those that have rows of nodes, put together; only the first process gets them, the others get theirs."""
-        if self._all is None:
-            self._all = self.team.rows(self.own)
         result = {}
         for name, tensor in tensors.items():
             if has_rows(name):

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+
 class Team:
     """What the members of a process group have to settle with each other; every method is called by all of them.
 

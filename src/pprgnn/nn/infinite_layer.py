@@ -18,6 +18,7 @@ from pprgnn.core.depth import DepthRule, Measured, resolve_depth
 from pprgnn.core.depth_memories import DepthMemories
 from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.core.handles import handle_of
+from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution
 from pprgnn.core.solve import solve
 from pprgnn.nn.decay_rates import as_rates, per_channel
@@ -102,6 +103,8 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
 
     def _solve_product(self, b: Tensor, weight: Tensor, adj: Adjacency) -> Solution:
         """With the options of this layer, where a step is ÃGW."""
+        if isinstance(adj, Neighbourhood):
+            return adj.solve(self.handle, b, weight, self.eps, self.activation)
         return solve(
             b,
             weight,

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import elu
 
 from pprgnn.nn.layers import ppr_layers
-from pprgnn.nn.network import GraphHead, Network, check_features, check_nodes
+from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows
 from pprgnn.nn.ppr_conv import PPRConv
 
 Layer: TypeAlias = Callable[..., PPRConv]  # infinite-depth layers that can take the place of ours
@@ -100,8 +100,8 @@ class CoPurchaseNet(_PaperNet):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """The infinite-depth layer."""
-        check_nodes(x, edge_index, self.num_nodes)
-        state: Tensor = self.conv(self.embedding.weight, edge_index, edge_weight)
+        rows = learned_rows(self.embedding.weight, x, edge_index, self.num_nodes)
+        state: Tensor = self.conv(rows, edge_index, edge_weight)
         return state
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:

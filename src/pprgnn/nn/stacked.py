@@ -13,7 +13,7 @@ from pprgnn.core.depth import DepthRule
 from pprgnn.data.errors import DataError
 from pprgnn.nn.embedded import start_small
 from pprgnn.nn.layers import ppr_layers
-from pprgnn.nn.network import GraphHead, Network, check_features, check_nodes
+from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows
 from pprgnn.nn.ppr_conv import PPRConv
 
 NORMS = ("batch", "layer", "graph", "pair")
@@ -151,8 +151,7 @@ class StackedNet(Network):
             assert self.in_channels is not None
             return check_features(x, self.in_channels)
         assert self.num_nodes is not None
-        check_nodes(x, edge_index, self.num_nodes)
-        return self.embedding.weight
+        return learned_rows(self.embedding.weight, x, edge_index, self.num_nodes)
 
     @property
     def encode_is_deterministic(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -84,17 +85,18 @@ class _Classifier:
         return self
 
     # -------------------------------------------------------------------------------------------------- predicting
-    def predict(self, data: Graphs | None = None) -> Tensor:
+    def predict(self, data: Graphs | None = None, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
         """The class of every node or graph; with several labels, a matrix of zeros and ones.
 
-        Without ``data``, of the graphs it was fitted on. ``classes_`` names the classes.
+        Without ``data``, of the graphs it was fitted on. With ``nodes``, of these alone, at the price of their
+        neighbourhood. ``classes_`` names the classes.
         """
-        logits = self._logits(data)
+        logits = self._logits(data, nodes)
         return (logits > 0).long() if self._model.facts.multi_label else logits.argmax(dim=1)
 
-    def predict_proba(self, data: Graphs | None = None) -> Tensor:
-        """The probability of every class, one row per node or graph."""
-        return self._model.probabilities(self._logits(data))
+    def predict_proba(self, data: Graphs | None = None, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
+        """The probability of every class, one row per node or graph, or per node of ``nodes``."""
+        return self._model.probabilities(self._logits(data, nodes))
 
     def score(self, data: Graphs | None = None, part: str = "test") -> float:
         """The main metric: of one part of the data it was fitted on, or of all labels of other data."""
@@ -148,8 +150,8 @@ class _Classifier:
             raise TrainingError(f"This {type(self).__name__} is not trained yet; call fit first, or load a model.")
         return self.model_
 
-    def _logits(self, data: Graphs | None) -> Tensor:
-        return self._model.logits(self._like_trained(data))
+    def _logits(self, data: Graphs | None, nodes: Tensor | Sequence[int] | None) -> Tensor:
+        return self._model.logits(self._like_trained(data), nodes)
 
     def _labelled(self, data: Graphs) -> GraphDataset:
         """The data to fit on."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,12 @@ from pprgnn.data.whole_file import drop_torn_line
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import parse, toml
 from pprgnn.training.search import Choice, Range
+from pprgnn.training.workers import handling
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
 
 
 def load_optuna() -> Any:
@@ -28,7 +31,7 @@ def load_optuna() -> Any:
     return optuna
 
 
-def open_study(path: Path, direction: str, warmup: int) -> Study:
+def open_study(path: Path, direction: str) -> Study:
     """The study in this file, new or old; what a killed process left running is given up."""
     optuna = load_optuna()
     drop_torn_line(path)
@@ -37,12 +40,38 @@ def open_study(path: Path, direction: str, warmup: int) -> Study:
         storage=storage,
         study_name="pprgnn",
         direction=direction,
-        pruner=optuna.pruners.MedianPruner(n_warmup_steps=warmup),
         load_if_exists=True,
     )
     for each in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(each.number, state=optuna.trial.TrialState.FAIL)
     return study
+
+
+def complete_trials(study: Study) -> list[FrozenTrial]:
+    """What the trials to come are measured by: how the complete ones went, without their settings."""
+    optuna = load_optuna()
+    complete = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    create = optuna.trial.create_trial
+    return [create(value=each.value, intermediate_values=each.intermediate_values) for each in complete]
+
+
+def judged_trial(complete: Sequence[FrozenTrial], direction: str, warmup: int) -> Trial:
+    """A trial outside of the journal, which knows when it is hopeless beside these: what a worker needs."""
+    optuna = load_optuna()
+    pruner = optuna.pruners.MedianPruner(n_warmup_steps=warmup)
+    study = optuna.create_study(direction=direction, pruner=pruner)
+    study.add_trials(complete)
+    trial: Trial = study.ask()
+    return trial
+
+
+def sampler(seed: int, beside_others: bool) -> BaseSampler:
+    """What suggests; beside other trials it keeps away from where they are."""
+    optuna = load_optuna()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # optuna 4: of the latter
+        made: BaseSampler = optuna.samplers.TPESampler(seed=seed, constant_liar=beside_others)
+    return made
 
 
 def suggest(trial: Trial, key: str, wanted: Range | Choice) -> Any:
@@ -73,14 +102,8 @@ def importance(study: Study, enough: int) -> dict[str, float] | None:
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Ctrl-C waits until this is over: half a line in the journal would be lost."""
-    if threading.current_thread() is not threading.main_thread():  # elsewhere Python allows no handlers
-        yield
-        return
     asked: list[int] = []
-    old = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
-    try:
+    with handling(signal.SIGINT, lambda number, frame: asked.append(number)):
         yield
-    finally:
-        signal.signal(signal.SIGINT, old)
     if asked:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)

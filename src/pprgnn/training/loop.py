@@ -361,7 +361,7 @@ class Training:
             "best_epoch": progress.best_epoch,
             "best": progress.best,
             "layers": layers,
-            "parameters": self.together.count_parameters(),
+            "parameters": self.together.parameters,
             "processes": self.team.size,
             "seconds": progress.seconds,
         }

@@ -121,7 +121,7 @@ class Model:
 
     # ---------------------------------------------------------------------------------------------------- file
     def save(self, path: Path | str, weights: Mapping[str, Tensor] | None = None) -> None:
-        """Write it whole, or leave the old file; ``weights`` are those of the network if they are not all in it."""
+        """Write it whole, or leave the old file; ``weights``: of the network, if they are not all in it."""
         metadata = {
             "format": FORMAT,
             "config": json.dumps(self.config.to_dict()),

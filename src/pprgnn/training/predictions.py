@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.node_names import find_node
 from pprgnn.data.whole_file import replacing
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.model import Model
@@ -18,16 +20,21 @@ from pprgnn.training.model import Model
 SUFFIXES = (".csv", ".tsv", ".parquet")
 
 
-def predict_table(model: Model, dataset: GraphDataset, rows: Tensor | None = None) -> pa.Table:
+def predict_table(
+    model: Model, dataset: GraphDataset, rows: Tensor | None = None, logits: Tensor | None = None
+) -> pa.Table:
     """Columns: `graph` (if several), `id`, `label` (if known), `prediction`, `probability`, `p(class)`...
 
     With several labels per node, `prediction` joins those above one half by `|`, and there is no `probability`.
-    ``rows`` chooses rows, by default all.
+    ``rows`` chooses rows, by default all; ``logits`` are those of the rows, if they are known already.
     """
     names = list(model.facts.class_names)
-    probabilities = model.probabilities(model.logits(dataset)).cpu()
-    rows = torch.arange(len(probabilities)) if rows is None else rows
-    probabilities = probabilities[rows]
+    if logits is None:
+        everywhere = model.logits(dataset)
+        rows = torch.arange(len(everywhere)) if rows is None else rows
+        logits = everywhere[rows]
+    rows = torch.arange(len(logits)) if rows is None else rows
+    probabilities = model.probabilities(logits).cpu()
     columns: dict[str, Any] = _ids(dataset, rows)
     labels = _labels(dataset, rows, names)
     if labels is not None:
@@ -52,6 +59,31 @@ def unlabelled_rows(dataset: GraphDataset) -> Tensor:
     if not len(rows):
         raise TrainingError(f"All of {dataset.facts.name} is labelled already; leave out --unlabelled.")
     return rows
+
+
+def named_rows(dataset: GraphDataset, ids: Sequence[str]) -> Tensor:
+    """The rows of these nodes, as the source names them; in several graphs, as GRAPH:NODE."""
+    if dataset.facts.task == "graph":
+        raise TrainingError(
+            f"{dataset.facts.name} has labels per graph, so no nodes can be chosen; leave them out."
+        )
+    if len(dataset) > 1:
+        return _rows_of_several(dataset, ids)
+    known = {} if dataset.node_names is None else {name: row for row, name in enumerate(dataset.node_names)}
+    return torch.tensor([known[each] if each in known else find_node(dataset, each) for each in ids])
+
+
+def _rows_of_several(dataset: GraphDataset, ids: Sequence[str]) -> Tensor:
+    starts, rows = [0, *itertools.accumulate(dataset.graph_sizes)], []
+    for each in ids:
+        graph, _, node = each.partition(":")
+        if not node or not graph.isdecimal():
+            raise TrainingError(
+                f"{dataset.facts.name} has {len(dataset):,} graphs, so nodes are named GRAPH:NODE, such as 0:5, "
+                f"but {each!r} came."
+            )
+        rows.append(find_node(dataset, node, int(graph)) + starts[int(graph)])
+    return torch.tensor(rows)
 
 
 def write_table(table: pa.Table, path: Path) -> None:

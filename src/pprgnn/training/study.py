@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from pprgnn.data.whole_file import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run
+from pprgnn.training.workers import StoppedError, Workers, at_work
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
@@ -41,7 +42,7 @@ class Study:
         config: Config,
         folds: Sequence[int],
         seeds: Sequence[int],
-        workers: int,
+        workers: Workers,
         ensemble: bool = False,
     ) -> None:
         self.folder, self.config = folder, config
@@ -57,7 +58,7 @@ class Study:
         *,
         folds: int | None = None,
         seeds: int = 1,
-        workers: int = 1,
+        workers: int | Workers = 1,
         ensemble: bool = False,
         command: str = "",
     ) -> Study:
@@ -69,7 +70,7 @@ class Study:
             dataset: What to learn from, if not what the config names; the study keeps a copy.
             folds: How many splits, from the first on; :data:`ALL` of them; ``None``: the config's one.
             seeds: How many seeds, from the config's on.
-            workers: How many runs at once, each in a process of its own with one CPU thread.
+            workers: How many runs at once, each in a process of its own with one CPU thread, and where.
             ensemble: Whether the seeds of a split are also scored together, by their mean probability.
             command: What started it, for the record.
         """
@@ -92,18 +93,21 @@ class Study:
         folder.mkdir(parents=True, exist_ok=True)
         if own:
             save(dataset, folder / DATA)
-        facts = {"folds": chosen, "seeds": list(range(first, first + seeds)), "workers": workers}
+        workers = Workers(workers) if isinstance(workers, int) else workers
+        facts = {"folds": chosen, "seeds": list(range(first, first + seeds)), "workers": asdict(workers)}
         write_text(folder / STUDY, json.dumps(facts | {"ensemble": ensemble, "command": command}, indent=1))
         write_text(folder / CONFIG, config.to_toml())
         return cls.open(folder)
 
     @classmethod
-    def open(cls, folder: Path | str) -> Study:
-        """An existing study."""
+    def open(cls, folder: Path | str, workers: Workers | None = None) -> Study:
+        """An existing study; with ``workers``, others than it was made with."""
         folder = Path(folder)
         facts = json.loads((folder / STUDY).read_text(encoding="utf-8"))
-        config = Run.open(folder).config
-        return cls(folder, config, facts["folds"], facts["seeds"], facts["workers"], facts["ensemble"])
+        made_with = facts["workers"]
+        made_with = Workers(made_with) if isinstance(made_with, int) else Workers(**made_with)
+        config = Run.open(folder.absolute()).config  # workers elsewhere were started in other folders
+        return cls(folder, config, facts["folds"], facts["seeds"], workers or made_with, facts["ensemble"])
 
     def members(self) -> Iterator[tuple[str, Config]]:
         """The name and the settings of each run."""
@@ -115,7 +119,7 @@ class Study:
     def run(self, listeners: Listeners = lambda label: None) -> dict[str, Any]:
         """All runs that are not finished yet; then the summary."""
         missing = [(name, config) for name, config in self.members() if not self._finished(name)]
-        if self.workers == 1:
+        if self.workers.is_this_process:
             for number, (name, config) in enumerate(missing, start=1):
                 listener = listeners(f"{name} ({number}/{len(missing)})")
                 try:
@@ -129,23 +133,25 @@ class Study:
         return self._summary()
 
     def _run_parallel(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
-        """One CPU thread each: threads of several processes would fight over the cores."""
+        """A line as each run ends; with Ctrl-C, those that run are saved."""
         listener = listeners(f"{len(missing)} runs")
-        with ProcessPoolExecutor(self.workers, get_context("spawn")) as pool:
-            jobs = {}
-            for name, config in missing:
-                single = config.with_values({"training.threads": 1})
-                jobs[pool.submit(_one, single, self.folder / name, None)] = name
-            for number, (job, name) in enumerate(jobs.items(), start=1):
-                try:
-                    summary = job.result()
-                except KeyboardInterrupt:
-                    pool.shutdown(cancel_futures=True)
-                    raise
-                if listener is not None:
+        tell = (lambda text: None) if listener is None else listener.note
+        folder = self.folder.absolute()
+        jobs = [(config, folder / name) for name, config in missing]
+        go_on = f"`pprgnn train --resume {self.folder}` goes on"
+        try:
+            with (
+                at_work(self.workers, go_on=go_on, announce=tell) as at_once,
+                closing(at_once(_job, jobs)) as done,
+            ):
+                for number, (name, summary) in enumerate(done, start=1):
                     metric, scores = summary["metric"], summary["scores"]
                     shown = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in scores.items())
-                    listener.note(f"{name} ({number}/{len(jobs)}): {metric} {shown}")
+                    tell(f"{name} ({number}/{len(jobs)}): {metric} {shown}")
+        except StoppedError:
+            pass  # the summary says that it is not finished
+        finally:
+            getattr(listener, "stop", lambda: None)()
 
     def _finished(self, name: str) -> bool:
         folder = self.folder / name
@@ -198,6 +204,13 @@ def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, A
     started = (folder / CONFIG).is_file()
     trained = resume(folder, listener=listener) if started else train(config, folder=folder, listener=listener)
     return trained.summary
+
+
+def _job(job: tuple[Config, Path]) -> tuple[str, dict[str, Any]] | None:
+    """A run beside others, with one CPU thread: threads of several processes would fight over the cores."""
+    config, folder = job
+    summary = _one(config.with_values({"training.threads": 1}), folder, None)
+    return (folder.name, summary) if summary["finished"] else None
 
 
 def _statistics(scores: Sequence[Mapping[str, Mapping[str, float]]]) -> tuple[Any, Any]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import GraphNorm, PairNorm
 from torch_geometric.nn.conv import MessagePassing
 
+from pprgnn.distributed.batch_norm import share_batch_norm
 from pprgnn.distributed.node_rows import NodeRows
 from pprgnn.distributed.part import cut
-from pprgnn.distributed.partition import partition
+from pprgnn.distributed.partition import choose_method, partition
+from pprgnn.distributed.row_dropout import RowNumbers, use_row_dropout
 from pprgnn.distributed.team import Team
 from pprgnn.nn.network import Network
 from pprgnn.nn.ppr_conv import PPRConv
@@ -37,26 +38,32 @@ class Together:
     def __init__(self, team: Team, network: Network, batches: Batches, method: str) -> None:
         self.team, self.network = team, network
         self.nodes: NodeRows | None = None
-        self.numbers: Any = None
+        self.numbers: RowNumbers | None = None
+        self.parameters = sum(p.numel() for p in network.parameters())  # of the whole network
+        self.description = ""  # of how the work is divided
         if not team.joined:
             return
-        from pprgnn.distributed.batch_norm import share_batch_norm
         share_batch_norm(network, team)
         if batches.task == "node" and len(batches.sizes) == 1:
             self._take_part(batches, method)
         else:
             batches.share = (team.rank, team.size)
+            self.description = f"{team.size} processes, each with its share of the graphs of every step"
 
     def _take_part(self, batches: Batches, method: str) -> None:
-        adj, network = batches.adj, self.network
+        adj, network, method = batches.adj, self.network, choose_method(method)
         check_can_be_cut(network)
         assert adj is not None
         chosen = {"owner": partition(adj, self.team.size, method)} if self.team.leads else {}
         [(_, owner)] = self.team.shared_tensors(chosen)
         part = cut(adj, owner, self.team)
         batches.take_part(part)
+        sizes, halos = zip(*self.team.told((part.num_nodes, part.halo_rows)), strict=True)
+        self.description = (
+            f"{self.team.size} processes with {min(sizes):,} to {max(sizes):,} nodes each ({method}); "
+            f"{sum(halos):,} rows travel per step"
+        )
         self.nodes = NodeRows(part)
-        from pprgnn.distributed.row_dropout import use_row_dropout
         self.numbers = use_row_dropout(network)
         for name in network.row_parameters():
             network.set_rows(part_rows(network.get_parameter(name), self.nodes))
@@ -106,7 +113,9 @@ class Together:
         return norm
 
     # ---------------------------------------------------------------------------------------------------- weights
-    def whole(self, tensors: Mapping[str, Tensor], has_rows: Callable[[str], bool] | None = None) -> dict[str, Tensor]:
+    def whole(
+        self, tensors: Mapping[str, Tensor], has_rows: Callable[[str], bool] | None = None
+    ) -> dict[str, Tensor]:
         """Tensors of the network, or of what goes with it, for one process: the first gets them, rows and all."""
         own = set(self.network.row_parameters())
         if self.nodes is None or not own:
@@ -116,13 +125,6 @@ class Together:
     def part(self, tensor: Tensor) -> Tensor:
         """Of a tensor with a row for each node, the rows of this process."""
         return tensor if self.nodes is None else self.nodes.part(tensor)
-
-    def count_parameters(self) -> int:
-        """Of the whole network."""
-        own = set(self.network.row_parameters()) if self.nodes is not None else set()
-        sizes = {name: p.numel() for name, p in self.network.named_parameters()}
-        learned_rows = self.team.total(sum(size for name, size in sizes.items() if name in own))[0] if own else 0
-        return sum(size for name, size in sizes.items() if name not in own) + int(learned_rows)
 
 
 def part_rows(rows: Tensor, nodes: NodeRows) -> Tensor:

@@ -102,5 +102,7 @@ def _training(config: Config, dataset: GraphDataset, split: Split, **options: An
     if find_system(config.model.system).kind != "kernel":
         return Training(config, dataset, split, **options)
     if options.pop("team").size > 1:
-        raise TrainingError("Graph kernels are fitted by one process; use --folds with --workers for several fits.")
+        raise TrainingError(
+            "Graph kernels are fitted by one process; use --folds with --jobs for several fits."
+        )
     return KernelTraining(config, dataset, split, **options)

@@ -14,6 +14,10 @@ best.toml         the best settings so far, as a complete recipe
 
 Trial number n draws from a seed of its own (of `training.seed` and n) and from the trials before it. So a tuning
 that was stopped or killed suggests what it would have suggested otherwise.
+
+Several at once go in rounds: all trials of a round know those of the rounds before, for what they draw and when
+they are hopeless, whichever worker is the first. So the same seed and the same number of workers give the same
+trials. A round that was stopped is the exception: what is missing of it then knows what is finished of it.
 """
 
 from __future__ import annotations
@@ -21,11 +25,11 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.errors import DataError
@@ -35,20 +39,28 @@ from pprgnn.data.whole_file import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
-from pprgnn.training.journal import importance, load_optuna, open_study, suggest, suggestion, undisturbed
-from pprgnn.training.loop import Record, Training
+from pprgnn.training.journal import (
+    complete_trials,
+    importance,
+    load_optuna,
+    open_study,
+    sampler,
+    suggest,
+    suggestion,
+    undisturbed,
+)
 from pprgnn.training.run import CONFIG, DATA, SPLIT
 from pprgnn.training.search import Space, as_text, default_space, search_space
 from pprgnn.training.train import choose_split, load_data
+from pprgnn.training.trial import TrialJob, direction_of, run_trial
 from pprgnn.training.tuning_listener import Quiet, TuningListener
+from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
 
 if TYPE_CHECKING:
     from optuna import Trial
     from optuna.trial import FrozenTrial
 
 BASE, SEARCH, JOURNAL, RESULT, BEST = "base.toml", "search.json", "trials.log", "tune.json", "best.toml"
-REPORTS = 10  # of one trial: at so many points may it be cut short; each costs a few milliseconds of disk
-WARMUP = 0.2  # of the epochs belong to every trial
 PATIENCE = 3  # trials that fail before one succeeds: then it is not the settings
 ENOUGH = 10  # trials, for a word on which settings matter
 
@@ -61,6 +73,7 @@ def tune(
     dataset: GraphDataset | None = None,
     search: Mapping[str, Any] | None = None,
     timeout: float | None = None,
+    workers: Workers | None = None,
     listener: TuningListener | None = None,
     command: str = "",
 ) -> dict[str, Any]:
@@ -73,6 +86,7 @@ def tune(
         dataset: What to learn from, if not what the config names; the folder keeps a copy.
         search: ``{"lr": "0.001..0.1:log", "hidden": [32, 64]}``; ``None``: what usually matters.
         timeout: Seconds after which no training goes on; what was stopped starts again when the tuning goes on.
+        workers: How many trials at once, each with one CPU thread, and where; ``None``: one after the other, here.
         listener: Is told how it goes.
         command: What started it, for the record.
     """
@@ -94,7 +108,8 @@ def tune(
         if own is not None:
             save(own, folder / DATA)
         split.save(folder / SPLIT)
-        facts = {"trials": trials, "search": as_text(space), "command": command}
+        workers = workers or Workers()
+        facts = {"trials": trials, "search": as_text(space), "workers": asdict(workers), "command": command}
         write_text(folder / SEARCH, json.dumps(facts, indent=1))
         write_text(folder / BASE, config.to_toml())  # last: the tuning is there when this is
     except OSError as error:
@@ -102,7 +117,7 @@ def tune(
         raise TrainingError(
             f"The folder {folder} cannot be written ({reason}); choose another with -o."
         ) from error
-    return Tuning(folder, config, space, trials, dataset, split, listener).run(timeout)
+    return Tuning(folder, config, space, trials, dataset, split, workers, listener).run(timeout)
 
 
 def resume_tuning(
@@ -110,9 +125,10 @@ def resume_tuning(
     *,
     trials: int | None = None,
     timeout: float | None = None,
+    workers: Workers | None = None,
     listener: TuningListener | None = None,
 ) -> dict[str, Any]:
-    """Go on with a tuning, up to its number of trials or, with ``trials``, up to another one."""
+    """Go on with a tuning, as it was begun or up to another number of ``trials``, with other ``workers``."""
     load_optuna()
     folder = Path(folder)
     if not (folder / BASE).is_file():
@@ -121,6 +137,7 @@ def resume_tuning(
     try:
         facts = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
         wanted, search = facts["trials"], facts["search"]
+        workers = workers or Workers(**facts.get("workers", {}))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / SEARCH} cannot be read ({error}); the tuning is damaged.") from error
     if trials is not None:
@@ -131,7 +148,7 @@ def resume_tuning(
         config = config.with_values({"data.name": str(folder / DATA), "data.options": {}})
     split = Split.load(folder / SPLIT)
     space = search_space(search, config)
-    return Tuning(folder, config, space, wanted, load_data(config), split, listener).run(timeout)
+    return Tuning(folder, config, space, wanted, load_data(config), split, workers, listener).run(timeout)
 
 
 class Tuning:
@@ -145,14 +162,14 @@ class Tuning:
         trials: int,
         dataset: GraphDataset,
         split: Split,
+        workers: Workers,
         listener: TuningListener | None = None,
     ) -> None:
         self.folder, self.config, self.space, self.trials = folder, config, space, trials
-        self.dataset, self.split, self.listener = dataset, split, listener or Quiet()
+        self.dataset, self.split, self.workers, self.listener = dataset, split, workers, listener or Quiet()
         self.metric = main_metrics(config, dataset.facts)[0]
         self.figure = "loss" if config.training.monitor == "loss" else self.metric  # what is compared
-        direction = "minimize" if self.figure == "loss" else "maximize"
-        self.study = open_study(folder / JOURNAL, direction, int(WARMUP * config.training.epochs))
+        self.study = open_study(folder / JOURNAL, direction_of(self.figure))
         self.deadline = math.inf
 
     # ------------------------------------------------------------------------------------------------ the search
@@ -162,64 +179,90 @@ class Tuning:
             self.deadline = time.monotonic() + timeout
         self.listener.started(self)
         stopped = None
+        go_on = f"`pprgnn tune --resume {self.folder}`"
+        here = self.workers.is_this_process or not self._missing()
         try:
-            while len(self._counted()) < self.trials:
-                if time.monotonic() >= self.deadline:
-                    raise _OutOfTimeError
-                self._one_trial(len(self._counted()) + 1)
-                self._check_failures()
-                self._write(self._summary())
+            with (
+                nullcontext(self._here)
+                if here
+                else at_work(self.workers, go_on=f"{go_on} goes on", announce=self.listener.note)
+            ) as at_once:
+                while numbers := self._missing():
+                    if time.monotonic() >= self.deadline:
+                        raise _OutOfTimeError
+                    self._round(numbers[: self.workers.jobs], at_once)
         except _OutOfTimeError:
             stopped = "time"
-        except _InterruptedError:
+        except StoppedError:
             stopped = "Ctrl-C"
         except KeyboardInterrupt as error:
-            raise KeyboardInterrupt(f"go on with `pprgnn tune --resume {self.folder}`.") from error
+            raise KeyboardInterrupt(f"go on with {go_on}.") from error
         summary = self._summary(stopped) | {"importance": importance(self.study, ENOUGH)}
         self._write(summary)
         return summary
 
-    def _one_trial(self, number: int) -> None:
-        """Suggest, train, and tell the journal; a trial that is stopped does not count."""
-        optuna = load_optuna()
-        states = optuna.trial.TrialState
-        seed = (self.config.training.seed * 1_000_003 + number) % 2**32
-        self.study.sampler = optuna.samplers.TPESampler(seed=seed)
-        if number == 1 and not self.study.get_trials(deepcopy=False, states=(states.WAITING,)):
-            self.study.enqueue_trial(self._own_values())  # the recipe is the first guess
-        trial = self.study.ask()
-        state, value = states.FAIL, None
-        started = time.perf_counter()
+    def _here(self, run: Callable[..., Any], jobs: Iterable[TrialJob]) -> Generator[dict[str, Any]]:
+        """As workers do it, but in this process, and the listener sees every epoch."""
+        for job in jobs:
+            outcome = run(job, self.dataset, self.listener)
+            if outcome is None:
+                raise StoppedError
+            yield outcome
+
+    def _round(self, numbers: Sequence[int], at_once: AtOnce) -> None:
+        """Suggest, train, and tell the journal as results arrive; a trial that is stopped does not count."""
+        states = load_optuna().trial.TrialState
+        asked: dict[int, tuple[Trial, dict[str, Any]]] = {}
         try:
-            settings = {key: suggest(trial, key, wanted) for key, wanted in self.space.items()}
-            self.listener.trial(number, settings)
-            outcome = self._train(trial, number, settings)
-            outcome |= {"seconds": time.perf_counter() - started, "settings": _plain(settings)}
-            trial.set_user_attr("outcome", outcome)
-            value = outcome["value"]
-            state = states.COMPLETE if outcome["state"] == "complete" else states.PRUNED
+            for number in numbers:
+                asked[number] = self._ask(number)
+            jobs = [self._job(number, settings) for number, (_, settings) in asked.items()]
+            with closing(at_once(run_trial, jobs)) as outcomes:
+                for outcome in outcomes:
+                    if outcome["state"] == "out of time":
+                        self.deadline = -math.inf  # the others have their ends on their own
+                    else:
+                        self._tell(*asked.pop(outcome["trial"]), outcome)
         finally:
             with undisturbed():
-                self.study.tell(trial, value if state is states.COMPLETE else None, state=state)
-        self.listener.ended(self.entries()[-1])
+                for trial, _ in asked.values():
+                    self.study.tell(trial, state=states.FAIL)
 
-    def _train(self, trial: Trial, number: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """One training and what is kept of it; nothing of the test part."""
-        pruned = load_optuna().TrialPruned
-        reporter = _Reporter(self, trial, number)
-        try:
-            training = Training(self.config.with_values(settings), self.dataset, self.split, listener=reporter)
-            summary = training.fit()
-        except pruned:
-            return {"state": "pruned", "value": reporter.best, "epochs": reporter.epochs}
-        except (TrainingError, MemoryError, torch.cuda.OutOfMemoryError) as error:
-            # For the sampler the worst there is; other errors are not the fault of the settings.
-            return {"state": "failed", "value": None, "epochs": reporter.epochs, "error": str(error)}
-        if not summary["finished"]:
-            raise _InterruptedError
-        scores = summary["scores"]["val"]
-        facts = {key: summary[key] for key in ("epochs", "best_epoch", "parameters", "warnings")}
-        return {"state": "complete", "value": scores[self.figure], "val": scores} | facts
+    def _ask(self, number: int) -> tuple[Trial, dict[str, Any]]:
+        """A trial of the journal, and its settings."""
+        waiting = load_optuna().trial.TrialState.WAITING
+        seed = (self.config.training.seed * 1_000_003 + number) % 2**32
+        self.study.sampler = sampler(seed, beside_others=self.workers.jobs > 1)
+        if number == 1 and not self.study.get_trials(deepcopy=False, states=(waiting,)):
+            self.study.enqueue_trial(self._own_values())  # the recipe is the first guess
+        trial = self.study.ask()
+        settings = {key: suggest(trial, key, wanted) for key, wanted in self.space.items()}
+        self.listener.trial(number, settings)
+        return trial, settings
+
+    def _job(self, number: int, settings: Mapping[str, Any]) -> TrialJob:
+        config = self.config.with_values(settings)
+        if not self.workers.is_this_process:  # threads of several processes would fight over the cores
+            config = config.with_values({"training.threads": 1})
+            own = self.folder.absolute() / DATA
+            if own.is_file():
+                config = config.with_values({"data.name": str(own), "data.options": {}})
+        left = self.deadline - time.monotonic()
+        return TrialJob(number, config, self.split, self.figure, complete_trials(self.study), left)
+
+    def _tell(self, trial: Trial, settings: Mapping[str, Any], outcome: dict[str, Any]) -> None:
+        """Keep how a trial went."""
+        states = load_optuna().trial.TrialState
+        complete = outcome["state"] == "complete"
+        with undisturbed():
+            for epoch, value in outcome.pop("reports").items():
+                trial.report(value, epoch)
+            trial.set_user_attr("outcome", outcome | {"settings": _plain(settings)})
+            value, state = (outcome["value"], states.COMPLETE) if complete else (None, states.PRUNED)
+            self.study.tell(trial, value, state=state)
+        self.listener.ended(next(each for each in self.entries() if each["trial"] == outcome["trial"]))
+        self._check_failures()
+        self._write(self._summary())
 
     def _own_values(self) -> dict[str, Any]:
         """What the config itself has, as far as it is searched."""
@@ -243,8 +286,14 @@ class Tuning:
 
     def entries(self) -> list[dict[str, Any]]:
         """All trials that count, in their order."""
-        counted = self._counted()
-        return [{"trial": i, **each.user_attrs["outcome"]} for i, each in enumerate(counted, start=1)]
+        outcomes = [each.user_attrs["outcome"] for each in self._counted()]
+        entries = [{"trial": i, **each} for i, each in enumerate(outcomes, start=1)]  # or its own number
+        return sorted(entries, key=lambda each: each["trial"])
+
+    def _missing(self) -> list[int]:
+        """The numbers of the trials to come."""
+        there = {each["trial"] for each in self.entries()}
+        return [number for number in range(1, self.trials + 1) if number not in there]
 
     def _summary(self, stopped: str | None = None) -> dict[str, Any]:
         entries = self.entries()
@@ -283,50 +332,8 @@ def ranked(entries: list[dict[str, Any]], figure: str) -> list[dict[str, Any]]:
     return sorted(complete, key=lambda each: (sign * each["value"], each["val"]["loss"], each["trial"]))
 
 
-class _Reporter:
-    """Tells the journal how a training goes, and ends it when it is hopeless or out of time."""
-
-    def __init__(self, tuning: Tuning, trial: Trial, number: int) -> None:
-        self.tuning, self.study_trial, self.number = tuning, trial, number
-        self.interval = math.ceil(tuning.config.training.epochs / REPORTS)
-        self.epochs, self.best = 0, math.nan
-        self.training: Training | None = None
-
-    def started(self, training: Training) -> None:
-        """Remember it, for the listener."""
-        self.training = training
-
-    def epoch(self, record: Record) -> None:
-        """Report the best so far now and then; raise to end the training."""
-        assert self.training is not None
-        self.tuning.listener.epoch(self.number, record, self.training)
-        self.epochs = record.epoch
-        if time.monotonic() >= self.tuning.deadline:
-            raise _OutOfTimeError
-        if record.best is None or record.epoch % self.interval:
-            return
-        self.best = -record.best if self.tuning.figure == "loss" else record.best
-        self.study_trial.report(self.best, record.epoch)
-        if self.study_trial.should_prune():
-            raise load_optuna().TrialPruned
-
-    def warned(self, text: str) -> None:
-        """Nothing: the trial's line in tune.json has its warnings."""
-
-    def note(self, text: str) -> None:
-        """Pass it on."""
-        self.tuning.listener.note(text)
-
-    def finished(self, summary: Mapping[str, Any]) -> None:
-        """Nothing: the trial goes on to be told."""
-
-
 class _OutOfTimeError(Exception):
     """The time limit is reached."""
-
-
-class _InterruptedError(Exception):
-    """Ctrl-C ended a training early."""
 
 
 # ------------------------------------------------------------------------------------------------------- checks

@@ -1,0 +1,254 @@
+"""`pprgnn partition`: a graph in parts, what they cost, and how fast so many processes would be."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pprgnn.cli.layout import paragraph, styled, width
+from pprgnn.cli.train import config_for
+from pprgnn.cli.training_view import aligned
+from pprgnn.training.errors import TrainingError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pprgnn.core.adjacency import Adjacency
+    from pprgnn.distributed.partition import PartitionFacts
+    from pprgnn.distributed.simulate import Network
+
+SHOWN = 16  # parts that are listed one by one; of more, the extremes
+COLUMNS = ("nodes", "entries", "interior_nodes", "halo_rows", "sent_rows", "neighbours", "work")
+
+
+def partition_command(
+    what: Annotated[str, typer.Argument(metavar="NAME", help="A data set, a recipe, or a .safetensors graph.")],
+    parts: Annotated[int, typer.Option("--parts", "-p", help="How many: one per process.")] = 2,
+    method: Annotated[
+        str, typer.Option(help="metis, range, random, or auto: metis where it is installed.")
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="Of metis and random.")] = 0,
+    channels: Annotated[
+        int | None, typer.Option("--width", help="Channels of the state; by default those of the recipe.")
+    ] = None,
+    network: Annotated[
+        str, typer.Option(help="loopback (measured here), 10gbit, 100gbit or infiniband (typical figures).")
+    ] = "10gbit",
+    latency: Annotated[float | None, typer.Option(help="Of the network instead, in seconds.")] = None,
+    bandwidth: Annotated[float | None, typer.Option(help="Of the network instead, in bytes per second.")] = None,
+    threads: Annotated[int, typer.Option(help="Of each process.")] = 1,
+    also: Annotated[
+        str | None, typer.Option("--simulate", metavar="P,P,...", help="Predict these numbers of parts as well.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Keep the part of each node (.safetensors).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Partition a graph.
+
+    Shows what is cut and what a process reads from others, and predicts how long a step takes on such a network:
+    computing times are measured here, on the real parts; the network is a model.
+    """
+    counts = _counts(also)
+    config = config_for(what, [])
+    from pprgnn.distributed.partition import choose_method, describe, partition
+
+    method, between = choose_method(method), _network(network, latency, bandwidth)
+    name, adj = _graph(config)
+    start = time.perf_counter()
+    owner = partition(adj, parts, method, seed)
+    seconds = time.perf_counter() - start
+    if output is not None:
+        _keep(output, owner, {"data": name, "parts": str(parts), "method": method, "seed": str(seed)})
+    facts = describe(adj, owner, parts)
+    predict = _Predictor(adj, between, config.model.hidden if channels is None else channels, threads)
+    steps = {parts: predict.about(owner, facts)}
+    for count in counts:
+        if count not in steps:
+            other = partition(adj, count, method, seed)
+            steps[count] = predict.about(other, describe(adj, other, count))
+    found = {
+        "data": name,
+        "num_nodes": adj.num_nodes,
+        "num_entries": adj.num_edges,
+        "method": method,
+        "seed": seed,
+        "seconds": seconds,
+        **_facts(facts),
+        "per_part": {column: getattr(facts, column).tolist() for column in COLUMNS},
+        "prediction": steps[parts],
+        "simulated": [steps[count] for count in counts],
+    }
+    typer.echo(json.dumps(found, indent=2) if as_json else "\n".join(_lines(found)))
+
+
+def _counts(text: str | None) -> list[int]:
+    words = [] if text is None else text.split(",")
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
+        raise TrainingError(
+            f"--simulate takes numbers from 1 on with commas between them (8,64), but got {text!r}."
+        )
+    return [int(word) for word in words]
+
+
+def _graph(config: Any) -> tuple[str, Adjacency]:
+    """The name of the one graph, and Ã as it would be trained on."""
+    from pprgnn.training.train import load_data
+
+    dataset = load_data(config)
+    if len(dataset) > 1:
+        raise TrainingError(
+            f"{dataset.facts.name} has {len(dataset)} graphs, which are distributed graph by graph, without "
+            f"a partition."
+        )
+    model = config.model
+    adj = dataset.adjacency(normalize=model.normalize, add_self_loops=model.self_loops)
+    return dataset.facts.name, adj
+
+
+def _network(name: str, latency: float | None, bandwidth: float | None) -> Network:
+    from pprgnn.distributed.simulate import Network, find_network
+
+    if latency is not None and bandwidth is not None:
+        return Network("given", latency, bandwidth)
+    known = find_network(name)
+    if latency is None and bandwidth is None:
+        return known
+    return Network(
+        f"{known.name}, changed",
+        known.latency if latency is None else latency,
+        known.bandwidth if bandwidth is None else bandwidth,
+    )
+
+
+def _keep(path: Path, owner: Tensor, facts: Mapping[str, str]) -> None:
+    from safetensors.torch import save_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({"owner": owner}, path, dict(facts))
+
+
+class _Predictor:
+    """Predictions, beside the one for a single process."""
+
+    def __init__(self, adj: Adjacency, network: Network, channels: int, threads: int) -> None:
+        import torch
+
+        from pprgnn.distributed.partition import describe
+
+        self.adj, self.network, self.channels, self.threads = adj, network, channels, threads
+        owner = torch.zeros(adj.num_nodes, dtype=torch.int32, device=adj.device)
+        self.alone = self._steps(owner, describe(adj, owner, 1))
+
+    def _steps(self, owner: Tensor, facts: PartitionFacts) -> dict[str, Any]:
+        from pprgnn.distributed.simulate import simulate
+
+        options: dict[str, Any] = {"width": self.channels, "threads": self.threads}
+        forward = simulate(self.adj, owner, facts.parts, self.network, facts=facts, **options)
+        adjoint = simulate(self.adj, owner, facts.parts, self.network, adjoint=True, **options)
+        return {
+            "seconds": forward.seconds,
+            "computing": forward.computing,
+            "communication": float(forward.communication.max()),
+            "adjoint_seconds": adjoint.seconds,
+            "bytes": int(forward.bytes.sum()),
+            "timed_parts": forward.timed,
+        }
+
+    def about(self, owner: Tensor, facts: PartitionFacts) -> dict[str, Any]:
+        """What a step takes, and how much faster that is than alone."""
+        steps = self.alone if facts.parts == 1 else self._steps(owner, facts)
+        return {
+            **_facts(facts),
+            **steps,
+            "speed_up": self.alone["seconds"] / steps["seconds"],
+            "adjoint_speed_up": self.alone["adjoint_seconds"] / steps["adjoint_seconds"],
+            "alone_seconds": self.alone["seconds"],
+            "width": self.channels,
+            "threads": self.threads,
+            "network": asdict(self.network),
+        }
+
+
+def _facts(facts: PartitionFacts) -> dict[str, Any]:
+    return {
+        "parts": facts.parts,
+        "edge_cut": facts.edge_cut,
+        "cut_share": facts.cut_share,
+        "halo_rows": int(facts.halo_rows.sum()),
+        "balance": facts.balance,
+    }
+
+
+# -------------------------------------------------------------------------------------------------- what is shown
+def _lines(found: Mapping[str, Any]) -> list[str]:
+    step = found["prediction"]
+    network = step["network"]
+    texts = {
+        "graph": f"{found['data']}: {found['num_nodes']:,} nodes, {found['num_entries']:,} entries",
+        "parts": f"{found['parts']} by {found['method']}, in {found['seconds']:.1f} s",
+        "edge cut": f"{found['edge_cut']:,} entries, {found['cut_share']:.1%}",
+        "halo": f"{found['halo_rows']:,} rows of others are read per step, {step['bytes'] / 1e6:.1f} MB at width "
+        f"{step['width']}",
+        "balance": f"{found['balance']:.3f}, the most work over the mean",
+        "network": f"{network['name']}: {1e6 * network['latency']:.3g} µs per message, "
+        f"{network['bandwidth'] / 1e9:.3g} GB/s",
+        "step": f"{_ms(step['seconds'])} ms predicted, {_ms(step['alone_seconds'])} ms on one process: "
+        f"{step['speed_up']:.2f} times as fast; adjoint {_ms(step['adjoint_seconds'])} ms, "
+        f"{step['adjoint_speed_up']:.2f} times",
+    }
+    lines = [paragraph(f"{label:<9}", text, width()) for label, text in texts.items()]
+    lines += ["", *aligned(_part_rows(found["per_part"]))]
+    if found["simulated"]:
+        lines += ["", *aligned(_simulated(found["simulated"]))]
+    timed, threads = len(step["timed_parts"]), step["threads"]
+    note = (
+        f"Computing times are measured here, with {threads} thread{'s' * (threads > 1)}, on the {timed} heaviest "
+        f"parts, and scaled by work for the others; communication is latency · peers + bytes / bandwidth."
+    )
+    return [*lines, "", styled(paragraph("", note, width()), dim=True)]
+
+
+def _part_rows(columns: Mapping[str, Sequence[int]]) -> list[list[str]]:
+    """One row per part or, of many, what is least, usual and most in each column."""
+    header = ["nodes", "entries", "interior", "halo rows", "sent", "neighbours", "work"]
+    count = len(columns["work"])
+    chosen = {str(part): part for part in range(count)}
+    if count > SHOWN:
+        columns = {name: sorted(column) for name, column in columns.items()}
+        chosen = {"least": 0, "median": count // 2, "most": count - 1}
+    *wholes, work = (columns[name] for name in COLUMNS)
+    mean = sum(work) / count
+    return [
+        ["part" if count <= SHOWN else "", *header],
+        *([word, *(f"{each[i]:,}" for each in wholes), f"{work[i] / mean:.3f}"] for word, i in chosen.items()),
+    ]
+
+
+def _simulated(steps: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    return [
+        ["parts", "edge cut", "halo", "balance", "compute", "network", "step ms", "speed-up", "adjoint"],
+        *(
+            [
+                f"{step['parts']}",
+                f"{step['cut_share']:.1%}",
+                f"{step['halo_rows']:,}",
+                f"{step['balance']:.3f}",
+                *(_ms(step[name]) for name in ("computing", "communication", "seconds")),
+                f"{step['speed_up']:.2f}",
+                _ms(step["adjoint_seconds"]),
+            ]
+            for step in steps
+        ),
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:#.3g}".rstrip(".")

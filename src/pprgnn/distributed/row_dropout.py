@@ -1,0 +1,149 @@
+"""Dropout whose mask belongs to the nodes, not to the rows: the same however a graph is cut into parts.
+
+Whether an entry is kept follows from a hash of seed, module, call, node, column: nothing is drawn in order. The
+backward pass computes the mask once more instead of keeping it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+WORD = 1 << 32
+# Entries hashed at once: on the CPU what fits into a core's cache, elsewhere enough to keep the device busy.
+BLOCK = {"cpu": 1 << 16}
+LARGE_BLOCK = 1 << 24
+
+
+class RowNumbers:
+    """Which nodes the rows belong to, for all dropouts of a network.
+
+    Attributes:
+        nodes: The caller's numbers of the rows that come next; ``None``: 0, 1, 2, ...
+        seed: Of all masks.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: Tensor | None = None
+        self.restart(0)
+
+    def restart(self, seed: int) -> None:
+        """Begin anew, for example an epoch: the masks that follow depend on this seed only."""
+        self.seed, self._calls = seed, Counter[int]()
+
+    def next_key(self, module: int) -> int:
+        """A number for one call of a module, not seen before."""
+        self._calls[module] += 1
+        key = 0
+        for number in (self.seed, module, self._calls[module]):
+            key = _mix_number(key ^ number)
+        return key
+
+    def of(self, x: Tensor) -> Tensor:
+        """The node of each row."""
+        if self.nodes is None:
+            return torch.arange(x.size(0), device=x.device)
+        if self.nodes.shape != x.shape[:1]:
+            raise ValueError(
+                f"Dropout by nodes needs a node for each row, but {x.size(0)} rows came for {self.nodes.numel()} "
+                f"nodes; set RowNumbers.nodes to the nodes of these rows."
+            )
+        return self.nodes.to(x.device, torch.long)
+
+
+class RowDropout(torch.nn.Dropout):
+    """As :class:`torch.nn.Dropout`, with masks by :class:`RowNumbers`; made by :func:`use_row_dropout`."""
+
+    numbers: RowNumbers
+    number: int  # of this module
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop entries in training, with the rate rounded to the next of 2^32 steps; the mean is exact."""
+        dropped = round(self.p * WORD)
+        if not self.training or dropped in (0, WORD):
+            return super().forward(x)
+        key = self.numbers.next_key(self.number)  # counted also where there are no rows: all count alike
+        if x.dim() == 0:
+            raise ValueError("Dropout by nodes needs rows, but a single number came.")
+        y: Tensor = _Drop.apply(x, self.numbers.of(x), key, dropped)  # type: ignore[no-untyped-call]
+        return x.copy_(y) if self.inplace else y
+
+
+def use_row_dropout(network: torch.nn.Module) -> RowNumbers:
+    """Turn every :class:`torch.nn.Dropout` of a network into a :class:`RowDropout`, in place."""
+    numbers = RowNumbers()
+    modules = [each for each in network.modules() if type(each) in (torch.nn.Dropout, RowDropout)]
+    for number, module in enumerate(modules):
+        module.__class__ = RowDropout
+        module.numbers, module.number = numbers, number  # type: ignore[assignment]
+    return numbers
+
+
+class _Drop(torch.autograd.Function):
+    """Linear, so that its gradient is the same function of the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, nodes: Tensor, key: int, dropped: int) -> Tensor:
+        ctx.save_for_backward(nodes)
+        ctx.key, ctx.dropped = key, dropped
+        return _drop(x, nodes, key, dropped)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (nodes,) = ctx.saved_tensors
+        return _Drop.apply(grad, nodes, ctx.key, ctx.dropped), None, None, None  # type: ignore[no-untyped-call]
+
+
+def _drop(x: Tensor, nodes: Tensor, key: int, dropped: int) -> Tensor:
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    columns = math.prod(x.shape[1:])
+    if not out.numel():
+        return out
+    row_keys = _mix(nodes, key).view(torch.int32).view(-1, 2)
+    column_keys = _mix(torch.arange(columns, device=x.device), ~key).view(torch.int32)[::2].contiguous()
+    scale, threshold = WORD / (WORD - dropped), dropped - WORD // 2
+    step = max(1, BLOCK.get(x.device.type, LARGE_BLOCK) // columns)
+    room = torch.empty(2, min(step, len(nodes)), columns, dtype=torch.int32, device=x.device)
+    flat = out.view(len(nodes), columns)
+    for start in range(0, len(nodes), step):
+        rows = slice(start, start + step)
+        hashed = _hash(row_keys[rows], column_keys, room)
+        part = torch.mul(x[rows].reshape(-1, columns), scale, out=flat[rows])
+        part.masked_fill_(hashed < threshold, 0)
+    return out
+
+
+def _hash(row_keys: Tensor, column_keys: Tensor, room: Tensor) -> Tensor:
+    """32 bits for each row and column: both halves of the row's key go in, one before each multiplication."""
+    h: Tensor = room[0, : len(row_keys)]
+    shifted = room[1, : len(row_keys)]
+    torch.bitwise_xor(row_keys[:, :1], column_keys, out=h)
+    for by, factor, addend in ((16, 0x7FEB352D, row_keys[:, 1:]), (15, -0x7B935975, None)):
+        torch.bitwise_right_shift(h, by, out=shifted)
+        shifted.bitwise_and_((1 << (32 - by)) - 1)  # shifting copies the sign, which is a bit like others here
+        h.bitwise_xor_(shifted).mul_(factor)  # multiplications wrap around
+        if addend is not None:
+            h.add_(addend)
+    return h
+
+
+def _mix(numbers: Tensor, key: int) -> Tensor:
+    """64 bits for each number, as :func:`_mix_number` makes them."""
+    h: Tensor = numbers * _signed(0x9E3779B97F4A7C15) + _signed(key)
+    for by, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        h.bitwise_xor_((h >> by) & ((1 << (64 - by)) - 1)).mul_(_signed(factor))
+    return h
+
+
+def _mix_number(number: int) -> int:
+    """64 bits of which each depends on every bit of the number."""
+    return int(_mix(torch.tensor([_signed(number)], device="cpu"), 1))
+
+
+def _signed(number: int) -> int:
+    """The same 64 bits as a signed number."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,0 +1,215 @@
+"""The logits of a few nodes from their neighbourhood alone, wherever it is proved to be enough.
+
+The asked rows of the last layer's output differ from those of infinite depth by at most ``eval_tol`` · ‖B‖_F in
+the Frobenius norm, where B has the asked rows only: what a full pass promises for all rows together is promised
+for these. Whatever comes after the last layer works row by row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.neighbourhood import Neighbourhood, NotWorthwhile, Push
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.training.build import features
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.graph_facts import GraphFacts, largest_row
+from pprgnn.training.stages import norm_of, stages
+
+if TYPE_CHECKING:
+    from pprgnn.training.model import Model
+
+ATTEMPTS = 3  # the scale of the error is known for sure only after the layers before the last have run
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What an answer for some nodes took, and what is known about it.
+
+    Attributes:
+        asked: nodes that were asked for, each once.
+        nodes, all_nodes: on how many the answer was computed, of how many.
+        edges, all_edges: entries of Ã that were used, of how many.
+        entries: entries read by the steps of all recursions together; ``None`` for a full pass.
+        certified: whether the neighbourhood was used, with a proof.
+        error_bound: the proved error relative to the asked rows of B; ``None`` for a full pass.
+        reason: why it was a full pass; empty otherwise.
+        seconds: all of it, without loading model and data.
+    """
+
+    asked: int
+    nodes: int
+    all_nodes: int
+    edges: int
+    all_edges: int
+    entries: int | None
+    certified: bool
+    error_bound: float | None
+    reason: str
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class FewNodes:
+    """Answers for a few nodes at a time; what holds for the whole graph is found once, and kept on disk.
+
+    Args:
+        model: A trained model for nodes.
+        dataset: The graph.
+    """
+
+    def __init__(self, model: Model, dataset: GraphDataset) -> None:
+        self.model, self.dataset, self.reason = model, dataset, ""
+        if model.facts.task != "node":
+            raise TrainingError("This model labels whole graphs, so it cannot be asked for nodes; leave them out.")
+        try:
+            self._prepare()
+        except NotWorthwhile as why:
+            self.reason = str(why)
+
+    def _prepare(self) -> None:
+        model, dataset, network = self.model, self.dataset, cast(Any, self.model.network)
+        if len(dataset) > 1:
+            raise NotWorthwhile("there are several graphs")
+        self.stages = stages(network)
+        options = network.adjacency_options
+        self.adj = dataset.adjacency(0, **options).to(torch.get_default_dtype()).to(model.device)
+        kept = GraphFacts(dataset, "-".join(map(str, options.values())))
+        model.check_data(dataset, edges=kept.edges() if model.shape.edges is not None else None)
+        self.growth = kept.growth(self.adj)
+        kind = model.feature_kind
+        # What is made from the edges takes a pass over them anyway.
+        self.x = None if kind in ("embedding", "given", "normalized") else features(dataset, kind)
+        if kind == "embedding":
+            self.size = largest_row(network.embedding.weight.detach(), self.growth, self.adj)
+        else:
+            model.check_width(dataset, (dataset._all("x") if self.x is None else self.x).size(1))
+            self.size = kept.feature_size(kind, self.x, self.growth, self.adj)
+        kept.keep()
+
+    # -------------------------------------------------------------------------------------------------- answering
+    def logits(self, nodes: Tensor | Sequence[int]) -> tuple[Tensor, Effort]:
+        """One row for each of ``nodes``, which may repeat, and what it took."""
+        start = time.perf_counter()
+        wanted = self._checked(nodes)
+        asked, back = torch.unique(wanted, return_inverse=True)
+        try:
+            if self.reason:
+                raise NotWorthwhile(self.reason)
+            logits, hood, entries, error = self._certified(asked)
+        except NotWorthwhile as why:
+            return self._full(wanted, len(asked), str(why), start)
+        effort = Effort(
+            len(asked), hood.num_nodes, self.adj.num_nodes, hood.num_edges, self.adj.num_edges, entries,
+            True, error, "", time.perf_counter() - start,
+        )  # fmt: skip
+        return logits[back], effort
+
+    def _checked(self, nodes: Tensor | Sequence[int]) -> Tensor:
+        wanted = torch.as_tensor(nodes, device=self.model.device).reshape(-1)
+        if not wanted.numel():
+            raise TrainingError("At least one node must be asked for, but none is.")
+        if wanted.is_floating_point() or wanted.dtype == torch.bool:
+            raise TrainingError(f"Nodes must be whole numbers, but came as {wanted.dtype}; give row numbers.")
+        count = self.dataset.num_nodes
+        if int(wanted.min()) < 0 or int(wanted.max()) >= count:
+            raise TrainingError(
+                f"Nodes must be in 0 ... {count - 1}, but came as {int(wanted.min())} to {int(wanted.max())}."
+            )
+        return wanted.long()
+
+    def _full(self, wanted: Tensor, asked: int, reason: str, start: float) -> tuple[Tensor, Effort]:
+        logits = self.model.logits(self.dataset)[wanted]
+        nodes = self.dataset.num_nodes
+        edges = self.adj.num_edges if not self.reason else int(self.dataset._data.edge_index.size(1))
+        seconds = time.perf_counter() - start
+        return logits, Effort(asked, nodes, nodes, edges, edges, None, False, None, reason, seconds)
+
+    def _certified(self, asked: Tensor) -> tuple[Tensor, Neighbourhood, int, float]:
+        tol = self.model.config.training.eval_tol
+        rows = asked if self.adj.rank is None else self.adj.rank[asked].long()
+        with self.model.precise(), torch.no_grad():
+            scale = self._scale(rows)
+            allowed = tol * scale * (1.0 if len(self.stages) == 1 else 0.5)
+            for _ in range(ATTEMPTS):
+                push, hood = self._plan(rows, allowed)
+                state = self._encode(hood)
+                scale = hood.input_norms[int(self.stages[-1].conv.handle)]
+                if push.spent <= tol * scale:
+                    logits = self.model.network.decode(state[: len(asked)])
+                    return logits, hood, push.entries, push.spent / scale if scale else 0.0
+                allowed = 0.5 * tol * scale
+        raise NotWorthwhile("the size of the last layer's input cannot be told in advance")
+
+    def _scale(self, rows: Tensor) -> float:
+        """‖B‖_F of the asked rows in the last layer, as far as their direct neighbours tell."""
+        push = Push(self.adj, self.growth, rows, 0.0, 1)
+        push.look_around()
+        last = self.stages[-1].conv
+        hood = Neighbourhood(push, len(rows), len(rows), {int(s.conv.handle): [len(rows)] for s in self.stages})
+        self._encode(hood)
+        return hood.input_norms[int(last.handle)]
+
+    def _encode(self, hood: Neighbourhood) -> Tensor:
+        return self.model.network.encode(self._features(hood.nodes), hood)
+
+    def _features(self, nodes: Tensor) -> Tensor | None:
+        """Of these nodes alone."""
+        kind = self.model.feature_kind
+        if kind == "embedding":
+            return None
+        source = self.dataset._all("x") if self.x is None else self.x
+        x = source[nodes.to(source.device)].to(self.model.device, torch.get_default_dtype())
+        if not bool(torch.isfinite(x).all()):
+            features(self.dataset, kind)  # says which
+        return x / x.abs().sum(1, keepdim=True).clamp(min=1e-12) if kind == "normalized" else x
+
+    # --------------------------------------------------------------------------------------------------- planning
+    def _plan(self, asked: Tensor, allowed: float) -> tuple[Push, Neighbourhood]:
+        """From the last layer to the first: which rows each level needs."""
+        push = Push(self.adj, self.growth, asked, allowed, sum(1 + s.conv.smooth_input for s in self.stages))
+        inputs, levels, rows = self._input_sizes(), dict[int, list[int]](), 0
+        mine = torch.ones(len(asked), dtype=torch.float64, device=asked.device)  # what the head reads
+        out, shares = mine, mine
+        for stage, size in zip(reversed(self.stages), reversed(inputs), strict=True):
+            conv = stage.conv
+            smooth = self.growth.rate if conv.smooth_input else 1.0
+            sizes, shares = push.recursion(stage.bounds, shares, smooth * stage.lin * size + stage.bias)
+            levels[int(conv.handle)] = sizes
+            rows = max(rows, *(sizes if conv.smooth_input else [0, *sizes[:-1]]))
+            if conv.smooth_input:
+                shares = push.product(shares, stage.lin * size)
+            before = stage.lin * shares
+            before[: len(out)] += stage.skip * out
+            if stage.seen:
+                before[: len(mine)] += mine
+            out, shares = before, stage.slope_before * before
+        return push, Neighbourhood(push, rows, len(asked), levels)
+
+    def _input_sizes(self) -> list[float]:
+        """χ of each layer: no row of its input is larger than χ s_j."""
+        size, sizes = self._behind_front(self.size), []
+        for stage in self.stages:
+            sizes.append(size)
+            smooth = self.growth.rate if stage.conv.smooth_input else 1.0
+            out = stage.bounds.row_bounds(smooth * stage.lin * size + stage.bias, self.growth)[0]
+            size = min(stage.slope * out, stage.ceiling) + stage.offset + stage.skip * size + stage.skip_offset
+        return sizes
+
+    def _behind_front(self, size: float) -> float:
+        """The size of rows behind the linear layer in front of the first one, if there is one."""
+        network = cast(Any, self.model.network)
+        front = getattr(network, "input_layer", None)
+        if front is None:
+            return size
+        behind: float = network.activation.lipschitz * (norm_of(front.weight) * size + norm_of(front.bias))
+        return behind

@@ -1,0 +1,99 @@
+"""What the layers of a network can do to rows, at most: for proofs that rows far away do not matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pprgnn.core.depth import Fixed
+from pprgnn.core.neighbourhood import LayerBounds, NotWorthwhile
+from pprgnn.nn.network import Network
+from pprgnn.nn.paper import CoPurchaseNet, PPINet
+from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.nn.stacked import NodeNet
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One infinite-depth layer and what comes behind it, row by row, up to the next one.
+
+    Its state is f(G) + skip(X), with ‖f(G)‖ <= min(slope ‖G‖, ceiling) + offset.
+
+    Attributes:
+        conv, bounds: the layer, and what its recursion can do to rows.
+        lin, bias: ‖Ω‖₂ and the norm of the bias.
+        slope, offset, ceiling: of f.
+        skip, skip_offset: the same of the way around the layer; 0 without one.
+        slope_before: the slope of the stage before.
+        seen: whether the head reads the state before this stage, too.
+    """
+
+    conv: PPRConv
+    bounds: LayerBounds
+    lin: float
+    bias: float
+    slope: float = 1.0
+    offset: float = 0.0
+    ceiling: float = float("inf")
+    skip: float = 0.0
+    skip_offset: float = 0.0
+    slope_before: float = 1.0
+    seen: bool = False
+
+
+def stages(network: Network) -> list[Stage]:
+    """The layers of a network from the first to the last; refuses networks about which too little is known."""
+    if isinstance(network, CoPurchaseNet):
+        return [_stage(network.conv)]
+    if isinstance(network, PPINet):
+        skips = [(norm_of(skip.weight), norm_of(skip.bias)) for skip in network.skips]
+        return [
+            _stage(conv, skip=skip, skip_offset=offset)
+            for conv, (skip, offset) in zip(network.convs, skips, strict=True)
+        ]
+    if not isinstance(network, NodeNet):
+        raise NotWorthwhile(f"no bound is known for {type(network).__name__}")
+    found: list[Stage] = []
+    for i, (conv, norm) in enumerate(zip(network.convs, network.norms, strict=True)):
+        skip = network.skips[i] if network.residual else None
+        around = 0.0 if skip is None else norm_of(skip.weight) if isinstance(skip, torch.nn.Linear) else 1.0
+        slope = found[-1].slope if found else 1.0
+        seen = bool(found) and network.jk in ("cat", "max")
+        found.append(_stage(conv, **_norm_facts(norm), skip=around, slope_before=slope, seen=seen))
+    return found
+
+
+def _stage(conv: Any, **facts: Any) -> Stage:
+    if type(conv) is not PPRConv:
+        raise NotWorthwhile(f"no bound is known for {type(conv).__name__}")
+    depth = conv.depth_rule.k if isinstance(conv.depth_rule, Fixed) else None
+    bounds = LayerBounds.of(conv.recurrent_weight(), conv.eps, conv.activation, conv.max_depth, depth)
+    lin = 1.0 if conv.in_channels is None else norm_of(conv.lin.weight)
+    return Stage(conv, bounds, lin, norm_of(conv.bias), **facts)
+
+
+def _norm_facts(norm: torch.nn.Module) -> dict[str, float]:
+    if isinstance(norm, torch.nn.Identity):
+        return {}
+    if isinstance(norm, torch.nn.BatchNorm1d) and norm.running_mean is not None and norm.running_var is not None:
+        scale = norm.weight.detach() / (norm.running_var + norm.eps).sqrt()
+        return {"slope": float(scale.abs().max()), "offset": norm_of(norm.bias - norm.running_mean * scale)}
+    if isinstance(norm, torch.nn.LayerNorm):  # its derivative is at most 1/√(variance + eps)
+        largest = float(norm.weight.detach().abs().max())
+        channels = norm.weight.numel()
+        return {
+            "slope": largest * norm.eps**-0.5,
+            "offset": norm_of(norm.bias),
+            "ceiling": largest * channels**0.5,
+        }
+    raise NotWorthwhile(f"{type(norm).__name__} mixes the rows of all nodes")
+
+
+def norm_of(tensor: Any) -> float:
+    """‖·‖₂ of a matrix or vector, rounded up; 0 for none."""
+    if tensor is None:
+        return 0.0
+    matrix = tensor.detach().reshape(-1, tensor.size(-1))
+    return float(torch.linalg.matrix_norm(matrix, ord=2)) * (1 + 1e-5)
