@@ -102,6 +102,9 @@ def test_states_kept_for_the_next_solve_are_released(tmp_path):
         assert len(files_of_this_process(tmp_path)) == 1
         release_buffers()
         assert files_of_this_process(tmp_path) == []
+        give(take(LIKE))
+    assert files_of_this_process(tmp_path) == []  # also by leaving
+    assert not mapped._folders  # an address may be another tensor's next time
 
 
 def test_small_states_stay_in_memory(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -313,24 +314,24 @@ int step(Graph<T> g, Far<T> far, Rows all, const T* b, const T* w, const T* eps,
 }
 
 // Scratch of the adjoint: a block of a state in rows of `stride`, so that `tile` can read it by columns, and the
-// sums G'P (W̄) and ε̄ over the rows of a thread.
+// sums over the rows of a thread: G'P of one term and of all (W̄), and ε̄.
 template <class T>
 struct AdjointScratch : Scratch<T> {
-    T *state, *before, *sum, *rate;
+    T *state, *term, *sum, *rate;
     int64_t tall, stride;
 
     AdjointScratch(int64_t d, int64_t width)
         : Scratch<T>(width), tall(round_up(d, kRows)), stride(width + kRows) {
-        state = allocate<T>(kBlock * stride), before = allocate<T>(d);
-        sum = allocate<T>(tall * width), rate = allocate<T>(d);
+        state = allocate<T>(kBlock * stride), rate = allocate<T>(d);
+        term = allocate<T>(tall * width), sum = allocate<T>(tall * width);
     }
     ~AdjointScratch() {
-        for (T* each : {state, before, sum, rate}) std::free(each);
+        for (T* each : {state, term, sum, rate}) std::free(each);
     }
-    bool failed() const { return Scratch<T>::failed() || !(state && before && sum && rate); }
+    bool failed() const { return Scratch<T>::failed() || !(state && term && sum && rate); }
 };
 
-// Rows of one term: P = A' Z̄ β; sum += G' P; and, unless `last`, the next Z̄ = φ'(G) ∘ (P W') with B̄ += Z̄.
+// Rows of one term: P = A' Z̄ β; term += G' P; and, unless `last`, the next Z̄ = φ'(G) ∘ (P W') with B̄ += Z̄.
 template <class T>
 void adjoint_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* packed, int64_t width, T slope,
                   const T* z, const T* below, bool last, T* next, T* b_bar, const AdjointScratch<T>& scratch) {
@@ -347,7 +348,7 @@ void adjoint_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* pack
         }
         for (int64_t i = 0; i < scratch.tall; i += kRows)
             for (int64_t j = 0; j < width; j += panel)
-                tile<T>(state + i, 1, stride, product + j, width, count, scratch.sum + i * width + j, width, false);
+                tile<T>(state + i, 1, stride, product + j, width, count, scratch.term + i * width + j, width, false);
         if (last) continue;
         multiply(product, packed, count, d, width, scratch.out);
         for (int64_t r = 0; r < count; ++r)
@@ -355,15 +356,15 @@ void adjoint_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* pack
     }
 }
 
-// What a term added to W̄ gives its share of ε̄ = dβₙ/dε / βₙ · (W ∘ G'P summed over rows).
+// What a term adds to W̄ also gives its share of ε̄ = dβₙ/dε / βₙ · (W ∘ G'P summed over rows).
 template <class T>
-void rate_of_decay(int64_t n, int64_t d, int64_t width, const T* w, AdjointScratch<T>& scratch) {
-    for (int64_t j = 0; j < d; ++j) {
-        T now = 0;
-        for (int64_t i = 0; i < d; ++i) now += w[i * d + j] * scratch.sum[i * width + j];
-        scratch.rate[j] -= n * scratch.beta[j] * (now - scratch.before[j]);
-        scratch.before[j] = now;
-    }
+void finish_term(int64_t n, int64_t d, int64_t width, const T* w, AdjointScratch<T>& scratch) {
+    for (int64_t i = 0; i < d; ++i)
+        for (int64_t j = 0; j < d; ++j) {
+            T& found = scratch.term[i * width + j];
+            scratch.rate[j] -= n * scratch.beta[j] * w[i * d + j] * found;
+            scratch.sum[i * width + j] += std::exchange(found, T(0));
+        }
 }
 
 // Adds up what the threads found, always in the same order, on top of what is there.
@@ -409,7 +410,7 @@ int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t
                 scratch.decay(n, eps, d);
                 adjoint_rows(g, Far<T>{}, rows, packed, width, slope, z[n % 2], states[n + 1], n + 1 == terms,
                              z[(n + 1) % 2], b_bar, scratch);
-                rate_of_decay(n, d, width, w, scratch);
+                finish_term(n, d, width, w, scratch);
             }
 #pragma omp barrier
         }
@@ -439,7 +440,7 @@ int adjoint_step(Graph<T> g, Far<T> far, Rows all, const T* w, const T* w_t, con
             parts[part] = &scratch;
             scratch.decay(n, eps, d);
             adjoint_rows(g, far, my_rows(g, all), packed, width, slope, z, below, last, next, b_bar, scratch);
-            rate_of_decay(n, d, width, w, scratch);
+            finish_term(n, d, width, w, scratch);
         }
 #pragma omp barrier
         if (!failed) add_up(parts, {d * part / team, d * (part + 1) / team}, d, width, w_bar, eps_bar);

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn import BatchNorm
 
 from pprgnn.distributed.team import Team
 
@@ -18,6 +19,7 @@ class TeamBatchNorm(torch.nn.BatchNorm1d):
     """
 
     team: Team
+    allows_single = False  # whether a single row is normalised by what was seen before
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise; some may have no rows."""
@@ -35,6 +37,10 @@ class TeamBatchNorm(torch.nn.BatchNorm1d):
         own = torch.cat([rows.sum(0).double(), rows.new_tensor([len(rows)], dtype=torch.float64)])
         total = self._sum(own)
         count = total[-1].detach()
+        if count <= 1 and self.allows_single:
+            return torch.nn.functional.batch_norm(
+                rows, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+            )
         if count <= 1:
             raise ValueError(
                 f"Batch normalisation in training needs at least 2 rows over all processes, but there are "
@@ -78,6 +84,10 @@ def share_batch_norm(network: torch.nn.Module, team: Team) -> None:
         if type(module) in (torch.nn.BatchNorm1d, TeamBatchNorm):
             module.__class__ = TeamBatchNorm
             module.team = team  # type: ignore[assignment]
+    for module in network.modules():
+        if isinstance(module, BatchNorm) and module.allow_single_element and team.size > 1:
+            module.module.allows_single = True
+            module.allow_single_element = False  # it would look at the rows of one process
 
 
 class _Sum(torch.autograd.Function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -58,7 +59,10 @@ class Team:
 
     def largest(self, value: float) -> float:
         """The largest; NaN if there is one."""
-        return self._reduced([value], dist.ReduceOp.MAX)[0]
+        # Backends differ in what the maximum of NaN and a number is.
+        unknown = math.isnan(value)
+        largest, some = self._reduced([-math.inf if unknown else value, float(unknown)], dist.ReduceOp.MAX)
+        return math.nan if some else largest
 
     def everywhere(self, fact: bool) -> bool:
         """Whether all say so."""
@@ -69,7 +73,7 @@ class Team:
         if self.size == 1:
             return value
         number = torch.tensor(value, dtype=torch.float64, device=self.device)
-        dist.broadcast(number, 0, group=self.group)
+        dist.broadcast(number, group=self.group, group_src=0)
         return float(number)
 
     def _reduced(self, values: Any, operation: Any) -> list[float]:
@@ -88,14 +92,14 @@ class Team:
         counts = [int(count) for count in self.told(x.size(0))]
         if not self.leads:
             if len(x):
-                dist.send(x.contiguous(), 0, group=self.group)
+                dist.send(x.contiguous(), group=self.group, group_dst=0)
             return None
         whole = x.new_empty(sum(counts), *x.shape[1:])
         for member, room in enumerate(torch.split(whole, counts)):
             if member == self.rank:
                 room.copy_(x)
             elif len(room):
-                dist.recv(room, member, group=self.group)
+                dist.recv(room, group=self.group, group_src=member)
         return whole
 
     def told(self, thing: Any) -> list[Any]:
@@ -111,7 +115,7 @@ class Team:
         if self.size == 1:
             return thing
         said = [thing]
-        dist.broadcast_object_list(said, 0, group=self.group)
+        dist.broadcast_object_list(said, group=self.group, group_src=0)
         return said[0]
 
     def shared_tensors(self, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
@@ -125,7 +129,7 @@ class Team:
             if self.leads:
                 tensor.copy_(tensors[name])
             if tensor.numel():
-                dist.broadcast(tensor, 0, group=self.group)
+                dist.broadcast(tensor, group=self.group, group_src=0)
             yield name, tensor
 
     @contextmanager
