@@ -251,7 +251,7 @@ def test_building_takes_little_memory(monkeypatch):
     monkeypatch.delenv("PPRGNN_KERNEL", raising=False)
     done = subprocess.run([sys.executable, "-c", BUILD], capture_output=True, text=True)
     assert not done.returncode, done.stderr
-    assert float(done.stdout) < 35  # bytes an edge; the ids have 8, the matrix has 8
+    assert float(done.stdout) < 42  # bytes an edge; the ids have 8, the matrix has 8
 
 
 @given(graphs(), st.booleans(), st.sampled_from(["sym", "row", None]), st.booleans())

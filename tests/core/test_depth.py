@@ -3,7 +3,17 @@
 import pytest
 import torch
 
-from pprgnn import Adjacency, Certificate, ConvergenceWarning, DepthMemory, Fixed, Influence, Measured, Status, solve
+from pprgnn import (
+    Adjacency,
+    Certificate,
+    ConvergenceWarning,
+    DepthMemory,
+    Fixed,
+    Influence,
+    Measured,
+    Status,
+    solve,
+)
 from tests import reference
 from tests.problems import ZOO, draw_b, draw_weight, ring
 

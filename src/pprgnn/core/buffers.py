@@ -47,6 +47,18 @@ def take(like: Tensor) -> Tensor:
     return _on_huge_pages(torch.empty(like.shape, dtype=like.dtype, device=like.device))
 
 
+def place_of(n: int, keep: int, ends: bool) -> int:
+    """Which buffer G⁽ⁿ⁾ goes to, such that G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ are in the first ones in the end; others alternate.
+
+    That takes max(keep, 1) + 1 buffers. Of the ``ends`` alone, G⁽⁰⁾ and G⁽ᵏᵉᵉᵖ⁾, it takes three at most.
+    """
+    last = max(keep, 1)
+    if n < last:
+        return n if not ends else 2 * (n % 2)
+    last_place = 1 if ends else last
+    return last_place - (n - last) % 2
+
+
 def _size(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 

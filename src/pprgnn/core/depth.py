@@ -68,8 +68,8 @@ class Problem(Protocol):
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
         """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾; ``product`` is scratch."""
 
-    def descend(self, depth: int, keep: int, buffers: list[Tensor]) -> list[Tensor]:
-        """G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ of a pass of this depth, in the first buffers."""
+    def descend(self, depth: int, keep: int, buffers: list[Tensor], *, ends: bool) -> list[Tensor]:
+        """G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ of a pass of this depth, or the ``ends`` of these, in the first buffers."""
 
 
 class DepthRule(Protocol):
@@ -210,9 +210,9 @@ class _Comparison:
 
     def __init__(self, problem: Problem, levels: int) -> None:
         self.given, self.problem = problem, problem.entered()
-        self.levels, self.ends = levels, sorted({0, levels})
-        self.buffers = [take(problem.b) for _ in range(max(levels, 1) + 1)]
-        self.references = [take(problem.b) for _ in self.ends]
+        self.levels = levels
+        self.buffers = [take(problem.b) for _ in range(3 if levels > 1 else 2)]
+        self.references = [take(problem.b) for _ in sorted({0, levels})]
         self.scale = problem.norm(problem.b) or 1.0
         self.products = 0
         self.reference_depth = 0
@@ -228,8 +228,8 @@ class _Comparison:
 
     def _run(self, depth: int) -> list[Tensor]:
         self.products += depth
-        states = self.problem.descend(depth, self.levels, self.buffers)
-        return [states[level] for level in self.ends]
+        ends: list[Tensor] = self.problem.descend(depth, self.levels, self.buffers, ends=True)
+        return ends
 
     def set_reference(self, depth: int) -> None:
         for reference, state in zip(self.references, self._run(depth), strict=True):

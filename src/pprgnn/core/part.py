@@ -21,6 +21,17 @@ class Exchange(Protocol):
         """The rows of others; valid until the next start."""
 
 
+class Nobody:
+    """No other holds any rows."""
+
+    def start(self, x: Tensor) -> None:
+        """Nothing is sent."""
+
+    def wait(self) -> Tensor:
+        """Nothing comes."""
+        return torch.empty(0)
+
+
 @dataclass(frozen=True)
 class PartRows:
     """Rows of a matrix; first the interior ones, which need nothing of others."""
@@ -29,6 +40,11 @@ class PartRows:
     far: Tensor  # CSR (rows - interior, rows of others)
     interior: int
     exchange: Exchange
+
+    @classmethod
+    def whole(cls, matrix: Tensor) -> PartRows:
+        """All rows of a matrix that is here."""
+        return cls(matrix, matrix, matrix.size(0), Nobody())
 
     def product(self, x: Tensor, out: Tensor) -> Tensor:
         """The rows of the matrix times all of x, of which these rows are here."""

@@ -19,8 +19,11 @@ from pprgnn.core import kernel
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.bounds import StepBounds
-from pprgnn.core.buffers import give, take
+from pprgnn.core.buffers import give, place_of, take
 from pprgnn.core.decay import decay, decay_gradient
+from pprgnn.core.part import PartRows
+
+FEW_TERMS = 8  # up to so many, states are found anew for each term: the steps grow as the square
 
 
 @dataclass(frozen=True)
@@ -98,16 +101,17 @@ class Problem:
         torch.addmm(self.b, product, self.weight * decay(n, self.eps), out=out)  # ... W βₙ + B
         return self.activation.apply_(out)  # φ
 
-    def descend(self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False) -> list[Tensor]:
+    def descend(
+        self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False, ends: bool = False
+    ) -> list[Tensor]:
         """Run n = depth ... 0 from G⁽ᵈᵉᵖᵗʰ⁺¹⁾ = 0 and return G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ in the first buffers.
 
-        Needs ``max(keep, 1) + 1`` buffers: the far states alternate between two. With ``leave``, G⁽⁰⁾ comes
-        out in the caller's node order.
+        Needs ``max(keep, 1) + 1`` buffers: the far states alternate between two. Of the ``ends`` alone, G⁽⁰⁾ and
+        G⁽ᵏᵉᵉᵖ⁾, three at most. With ``leave``, G⁽⁰⁾ comes out in the caller's node order.
         """
-        last = max(keep, 1)
 
         def buffer(n: int) -> Tensor:
-            return buffers[n] if n <= last else buffers[last - (n - last) % 2]
+            return buffers[place_of(n, keep, ends)]
 
         library = kernel.library_for(self)
         if library is not None and self.adj.rows is None:
@@ -121,7 +125,7 @@ class Problem:
                 self.adj.leave(buffers[0], out=product)
                 buffers[0], product = product, buffers[0]
             give(product)
-        return buffers[: keep + 1]
+        return buffers[: min(keep, 1) + 1 if ends else keep + 1]
 
 
 class Recursion(torch.autograd.Function):
@@ -147,13 +151,12 @@ class Recursion(torch.autograd.Function):
         given = Problem(b, weight, eps, adj, activation)
         problem = given.entered()
         keep = min(terms, depth)
-        buffers = [take(b) for _ in range(max(keep, 1) + 1)]
-        out, *states = problem.descend(depth, keep, buffers, leave=True)
-        ctx.adj, ctx.activation, ctx.depth, ctx.terms = adj, activation, depth, terms
         ctx.repeats = checkpoint and keep > 1
-        dropped, kept = (states[:-1], states[-1:]) if ctx.repeats else ([], states)
+        buffers = [take(b) for _ in range(3 if ctx.repeats else max(keep, 1) + 1)]
+        out, *kept = problem.descend(depth, keep, buffers, leave=True, ends=ctx.repeats)
+        ctx.adj, ctx.activation, ctx.depth, ctx.terms = adj, activation, depth, terms
         given.left(problem)
-        give(*buffers[keep + 1 :], *dropped)
+        give(*buffers[1 + len(kept) :])
         # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
         needs_b = ctx.repeats or not activation.from_output
         ctx.save_for_backward(weight, eps, b if needs_b else None, out, *kept)
@@ -162,10 +165,12 @@ class Recursion(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        weight, eps, b, out, *kept = ctx.saved_tensors
-        given = Problem(out if b is None else b, weight, eps, ctx.adj, ctx.activation)
+        weight, eps, b, *states = ctx.saved_tensors
+        given, kept = Problem(states[0] if b is None else b, weight, eps, ctx.adj, ctx.activation), states[1:]
         needs = ctx.needs_input_grad[:4]
-        gradients = pull_back(given, [out, *kept], grad_out, ctx.depth, ctx.terms, needs, ctx.repeats)
+        # So that the output can go as soon as it has been read; older versions of torch keep it until the end.
+        getattr(ctx, "maybe_clear_saved_tensors", lambda: None)()
+        gradients = pull_back(given, states, grad_out, ctx.depth, ctx.terms, needs, ctx.repeats)
         if not _graph_is_kept():
             give(*kept)
         return (*gradients, None, None, None, None, None)
@@ -194,8 +199,14 @@ def pull_back(
     ``states`` are G⁽⁰⁾ in the caller's node order and what was kept: all up to G⁽ᵗᵉʳᵐˢ⁾ or, when the pass
     ``repeats`` its last steps, the last of them. ``b`` is read only then, and when φ' does not follow from φ(z).
     """
-    out, *kept = states
     problem = given.entered() if repeats or not given.activation.from_output else given
+    library = None if needs[3] else kernel.library_for(problem)
+    few = min(terms, depth) <= FEW_TERMS
+    if repeats and few and library is not None and problem.adj.rows is None:
+        gradients = _repeated_adjoint(library, problem, grad_out, states, depth, terms, needs)
+        given.left(problem)
+        return gradients
+    out, *kept = states
     scratch = [take(out) for _ in range(3)]
     repeated = [take(out) for _ in range(min(terms, depth) - 1)] if repeats else []
     kept = [*repeated, *kept]
@@ -205,6 +216,63 @@ def pull_back(
     given.left(problem)
     give(*repeated, *(buffer for buffer in scratch if buffer is not gradients[0]))
     return gradients
+
+
+def _repeated_adjoint(
+    library: ctypes.CDLL,
+    problem: Problem,
+    grad_out: Tensor,
+    states: list[Tensor],
+    depth: int,
+    terms: int,
+    needs: Sequence[bool],
+) -> Gradients:
+    """The adjoint with each state found anew from G⁽ᴺ⁾: four buffers for N(N - 1)/2 steps, whatever N is.
+
+    ``states``, G⁽⁰⁾ and G⁽ᴺ⁾, is emptied, so that G⁽⁰⁾ can go before the fourth buffer comes.
+    """
+    adj, weight, last = problem.adj, problem.weight, min(terms, depth)
+    there, back = PartRows.whole(adj.matrix), PartRows.whole(adj.matrix_t)
+    sums = (torch.zeros_like(weight), torch.zeros_like(weight[0]))
+    out, farthest = states
+    states.clear()
+    room: list[Tensor] = []  # buffers that are free at the moment
+
+    def spare() -> Tensor:
+        return room.pop() if room else take(farthest)
+
+    def state(level: int) -> Tensor:
+        g = farthest
+        for n in range(last - 1, level - 1, -1):
+            above = spare()
+            kernel.step(library, problem, there, n, g, None, above)
+            if g is not farthest:
+                room.append(g)
+            g = above
+        return g
+
+    below = state(1)
+    z = spare()
+    if adj.order is None:
+        problem.activation.chain(grad_out.contiguous(), out, out=z)
+    else:
+        g = adj.enter(out, out=spare())
+        problem.activation.chain(adj.enter(grad_out, out=z), g, out=z)
+        room.append(g)
+    del out
+    b_bar = spare().copy_(z)
+    for n in range(last):
+        following = spare() if below is farthest else below  # row by row: Z̄ takes the place of a state
+        kernel.adjoint_step(library, problem, back, n, n + 1 == terms, z, None, below, following, b_bar, *sums)
+        room.append(z)
+        z = following
+        if n + 1 < last:
+            below = state(n + 2)
+    if adj.rank is not None:
+        b_bar, z = adj.leave(b_bar, out=z), b_bar
+    give(z, *room)
+    eps_bar = sums[1] if problem.eps.dim() else sums[1].sum()
+    return b_bar if needs[0] else None, sums[0] if needs[1] else None, eps_bar if needs[2] else None, None
 
 
 def _adjoint(

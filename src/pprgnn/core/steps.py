@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint as repeat_in_backward
 
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.bounds import StepBounds
+from pprgnn.core.buffers import place_of
 from pprgnn.core.decay import as_eps, decay
 from pprgnn.core.depth import DepthRule, resolve_depth
 from pprgnn.core.norms import frobenius_norm
@@ -96,17 +97,16 @@ class Steps:
         torch.mul(self.function(g), decay(n, self.eps), out=out)
         return self.activation.apply_(out.add_(self.b))
 
-    def descend(self, depth: int, keep: int, buffers: list[Tensor]) -> list[Tensor]:
+    def descend(self, depth: int, keep: int, buffers: list[Tensor], ends: bool = False) -> list[Tensor]:
         """As :meth:`pprgnn.core.recursion.Problem.descend`."""
-        last = max(keep, 1)
 
         def buffer(n: int) -> Tensor:
-            return buffers[n] if n <= last else buffers[last - (n - last) % 2]
+            return buffers[place_of(n, keep, ends)]
 
         self.activation.apply_(buffer(depth).copy_(self.b))
         for n in range(depth - 1, -1, -1):
             self.step(n, buffer(n + 1), buffer(n))
-        return buffers[: keep + 1]
+        return buffers[: min(keep, 1) + 1 if ends else keep + 1]
 
     def start(self, depth: int, terms: int) -> Tensor:
         """The state from which ``terms`` steps are left, as a constant to autograd: G⁽ᵗᵉʳᵐˢ⁾."""

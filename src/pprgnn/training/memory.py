@@ -78,6 +78,8 @@ def estimate_memory(
             dropout, one for a norm, one for a residual connection.
         smooth_input: whether layers average their input over the neighbours first.
     """
+    from pprgnn.core.recursion import FEW_TERMS  # here, since it imports torch
+
     terms = depth if grad_terms is None else grad_terms
     repeats = checkpoint and terms > 1  # one state is kept either way
     column = num_nodes * bytes_per_number
@@ -86,7 +88,8 @@ def estimate_memory(
     # Each width has buffers of its own. Two more states for the input term, or for gradients on their way, and two
     # to smooth it.
     widths = {width for _, width in layers}
-    working = sum(_allocated(terms + 3 if repeats else 3, column * width) for width in widths)
+    room = 3 if not repeats else 4 if terms <= FEW_TERMS else terms + 3
+    working = sum(_allocated(room, column * width) for width in widths)
     working += _allocated(4 if smooth_input else 2, column * max(widths, default=0))
     matrix = num_edges * (4 + bytes_per_number) + 4 * (num_nodes + 1)
     parts = {
