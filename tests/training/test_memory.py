@@ -80,7 +80,7 @@ def test_every_part_by_hand():
     outputs, parameters = 3 * 32 * MIB, 1000 * 4 * 5
     assert parts() == [2 * 6 * STATE, 5 * STATE, outputs, graph, parameters, 0]
     assert parts(checkpoint=True)[:2] == [2 * 3 * STATE, (4 + 2) * STATE]  # each state is found anew
-    assert parts(checkpoint=True, grad_terms=9)[:2] == [2 * 3 * STATE, (12 + 2) * STATE]  # that would take too long
+    assert parts(checkpoint=True, grad_terms=9)[:2] == [2 * 3 * STATE, (12 + 2) * STATE]  # too long
     assert parts(grad_terms=None, depth=9)[:2] == [2 * 10 * STATE, 5 * STATE]
     assert parts(grad_terms=1, checkpoint=True) == parts(grad_terms=1)  # nothing to repeat
     assert parts(smooth_input=True)[:2] == [2 * 6 * STATE, 7 * STATE]
