@@ -29,7 +29,7 @@ from pprgnn.core.buffers import take
 from pprgnn.core.recursion import Problem
 from pprgnn.data.roots import data_root
 from pprgnn.distributed.part import cut
-from pprgnn.distributed.partition import choose_method, describe, partition
+from pprgnn.distributed.partitions import choose_method, describe, partition
 from pprgnn.distributed.simulate import measure_loopback, simulate
 from pprgnn.distributed.team import Team
 

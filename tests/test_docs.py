@@ -20,7 +20,15 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
-FULLY_DESCRIBED = ("pprgnn", "pprgnn.nn", "pprgnn.testing", "pprgnn.data", "pprgnn.training", "pprgnn.baselines")
+FULLY_DESCRIBED = (
+    "pprgnn",
+    "pprgnn.nn",
+    "pprgnn.testing",
+    "pprgnn.data",
+    "pprgnn.training",
+    "pprgnn.baselines",
+    "pprgnn.distributed",
+)
 
 
 @pytest.fixture(scope="module")

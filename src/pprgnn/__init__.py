@@ -23,12 +23,13 @@ __all__ = [
     "release_buffers",
     "solve",
     "solve_steps",
+    "states_on_disk",
 ]
 
 if TYPE_CHECKING:
     from pprgnn.core.activation import Activation, leaky_relu
     from pprgnn.core.adjacency import Adjacency
-    from pprgnn.core.buffers import release_buffers
+    from pprgnn.core.buffers import release_buffers, states_on_disk
     from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured
     from pprgnn.core.depth_memory import DepthMemory
     from pprgnn.core.pagerank import pagerank
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _HOME = {
     "activation": ("Activation", "leaky_relu"),
     "adjacency": ("Adjacency",),
-    "buffers": ("release_buffers",),
+    "buffers": ("release_buffers", "states_on_disk"),
     "depth": ("Certificate", "DepthRule", "Fixed", "Influence", "Measured"),
     "depth_memory": ("DepthMemory",),
     "pagerank": ("pagerank",),
@@ -49,7 +50,7 @@ _HOME = {
     "solve": ("solve",),
     "steps": ("solve_steps",),
 }
-_ROOMS = ("data", "nn", "testing", "training")
+_ROOMS = ("data", "distributed", "nn", "testing", "training")
 _MODULE_OF = {name: f"pprgnn.core.{module}" for module, names in _HOME.items() for name in names}
 _MODULE_OF |= dict.fromkeys(("GraphClassifier", "NodeClassifier"), "pprgnn.training.classifier")
 

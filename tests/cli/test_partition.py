@@ -13,7 +13,7 @@ from pprgnn.cli.main import app
 from pprgnn.data.own.objects import from_pyg
 from pprgnn.data.registry import load
 from pprgnn.data.store import save
-from pprgnn.distributed.partition import choose_method, describe, partition
+from pprgnn.distributed.partitions import choose_method, describe, partition
 from pprgnn.distributed.simulate import NETWORKS
 
 CLIQUES, SIZE = 24, 8

@@ -9,7 +9,7 @@ import torch
 
 from pprgnn import Adjacency
 from pprgnn.data.errors import DataError
-from pprgnn.distributed.partition import describe, partition
+from pprgnn.distributed.partitions import describe, partition
 from pprgnn.distributed.simulate import NETWORKS, TIMED, Network, find_network, simulate
 from tests.problems import random_graph
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pprgnn.core.adjacency import Adjacency
-    from pprgnn.distributed.partition import PartitionFacts
+    from pprgnn.distributed.partitions import PartitionFacts
     from pprgnn.distributed.simulate import Network
 
 SHOWN = 16  # parts that are listed one by one; of more, the extremes
@@ -58,7 +58,7 @@ def partition_command(
     """
     counts = _counts(also)
     config = config_for(what, [])
-    from pprgnn.distributed.partition import choose_method, describe, partition
+    from pprgnn.distributed.partitions import choose_method, describe, partition
 
     method, between = choose_method(method), _network(network, latency, bandwidth)
     name, adj = _graph(config)
@@ -141,7 +141,7 @@ class _Predictor:
     def __init__(self, adj: Adjacency, network: Network, channels: int, threads: int) -> None:
         import torch
 
-        from pprgnn.distributed.partition import describe
+        from pprgnn.distributed.partitions import describe
 
         self.adj, self.network, self.channels, self.threads = adj, network, channels, threads
         owner = torch.zeros(adj.num_nodes, dtype=torch.int32, device=adj.device)

@@ -37,7 +37,7 @@ from pprgnn.core.recursion import Problem, pull_back
 from pprgnn.data.errors import DataError
 from pprgnn.distributed.exchange import HaloExchange
 from pprgnn.distributed.part import GraphPart, cut
-from pprgnn.distributed.partition import PartitionFacts, describe
+from pprgnn.distributed.partitions import PartitionFacts, describe
 from pprgnn.distributed.team import Team
 
 TIMED = 4  # parts whose steps are run, the heaviest; the times of the others follow from their work

@@ -42,6 +42,8 @@ def plan_memory(
     team = team or Team.alone()
     kept, repeated = (estimate(config, dataset, x, shape, repeat, team.size) for repeat in (False, True))
     available, wanted = available_memory(device), config.training.memory
+    if config.training.states:
+        available = None  # the disk has what memory has not
     if available is not None and device.type == "cpu":
         available //= team.neighbours
     choose_checkpointing(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pprgnn.core.buffers import states_on_disk
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
@@ -315,8 +316,9 @@ class Training:
         devices = [self.device] if self.device.type == "cuda" else []
         before = torch.are_deterministic_algorithms_enabled()
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-        threads = torch.get_num_threads()
-        with torch.random.fork_rng(devices=devices):
+        threads, states = torch.get_num_threads(), self.settings.states
+        where = states_on_disk(states) if states else nullcontext()
+        with where, torch.random.fork_rng(devices=devices):
             torch.use_deterministic_algorithms(before or self.settings.deterministic)
             torch.set_num_threads(self.settings.threads or threads)
             try:

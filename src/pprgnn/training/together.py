@@ -12,7 +12,7 @@ from torch_geometric.nn.conv import MessagePassing
 from pprgnn.distributed.batch_norm import share_batch_norm
 from pprgnn.distributed.node_rows import NodeRows
 from pprgnn.distributed.part import cut
-from pprgnn.distributed.partition import choose_method, partition
+from pprgnn.distributed.partitions import choose_method, partition
 from pprgnn.distributed.row_dropout import RowNumbers, use_row_dropout
 from pprgnn.distributed.team import Team
 from pprgnn.nn.network import Network

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pprgnn import Adjacency
 from pprgnn.data.errors import DataError
-from pprgnn.distributed.partition import METIS_NODES_PER_PART, ROW_WORK, describe, partition, work_of_rows
+from pprgnn.distributed.partitions import METIS_NODES_PER_PART, ROW_WORK, describe, partition, work_of_rows
 from tests.problems import ZOO, random_graph
 
 METHODS = ("metis", "range", "random")
@@ -230,7 +230,7 @@ def test_a_seed_gives_the_same_partition_again_and_another_one_another(method):
 def test_metis_says_nothing_and_keeps_its_balance_when_a_hub_outweighs_the_parts():
     code = (
         "import networkx as nx\nfrom pprgnn import Adjacency\n"
-        "from pprgnn.distributed.partition import describe, partition, work_of_rows\n"
+        "from pprgnn.distributed.partitions import describe, partition, work_of_rows\n"
         "adj = Adjacency.from_networkx(nx.star_graph(2999))\n"
         "facts = describe(adj, partition(adj, 300, 'metis'), 300)\n"
         "(first, second), hub = facts.work.sort().values[-2:].flip(0).tolist(), int(work_of_rows(adj).max())\n"
