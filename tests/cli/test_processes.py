@@ -28,7 +28,7 @@ def start(*arguments: str, cwd: Path, **options) -> subprocess.Popen:
     return subprocess.Popen(
         command(*arguments, **options),
         cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -60,6 +60,8 @@ def _without_launching(arguments: list[str]) -> list[str]:
         name, equals, _ = argument.partition("=")
         if skip:
             skip = False
+        elif argument.startswith("-o") and argument != "-o":  # -oFOLDER
+            continue
         elif name in ("--nproc", "--restarts", "--output", "-o"):
             skip = not equals
         else:

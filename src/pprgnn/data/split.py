@@ -149,6 +149,14 @@ class Split:
         sizes, known = torch.tensor(dataset.graph_sizes), dataset.labelled()
         return {part: mask.repeat_interleave(sizes) & known for part, mask in masks.items()}
 
+    def digest(self) -> str:
+        """A short text that tells this division from others, also in another process."""
+        found = hashlib.blake2b(self.unit.encode(), digest_size=8)
+        for part in PARTS:
+            indices: Tensor = getattr(self, part)
+            found.update(len(indices).to_bytes(8, "little") + indices.numpy().tobytes())
+        return found.hexdigest()
+
     # --------------------------------------------------------------------------------------------- as a file
     def save(self, path: Path | str) -> None:
         """Write the split as JSON; an existing file is replaced, or kept when this fails."""

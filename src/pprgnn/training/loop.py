@@ -98,7 +98,8 @@ class Training:
         self.device = choose_device(settings.device)
         masks = split.masks(dataset)
         if self.team.size > 1:
-            check_alike(self.team, {"data": digest(dataset), "settings": config.to_toml(), "split": repr(split)})
+            facts = {"data": digest(dataset), "settings": config.to_toml(), "split": split.digest()}
+            check_alike(self.team, facts)
         # PAPER: without a validation part the test part chooses the epoch; the summary says so.
         self.monitored = "test" if split.optimistic else "val"
 
@@ -117,6 +118,8 @@ class Training:
         self.together = Together(self.team, network, self.batches, settings.partition)
         self.masks = {part: self.batches.own_labels(mask) for part, mask in masks.items()}
         self.size = settings.batch_size or (1 if self.batches.task == "node" else GRAPHS_PER_PASS)
+        if self.size < self.batches.share[1]:
+            self.together.description += f"; a step has only {self.size}, so some are idle: raise batch_size"
         self.train_graphs = self.batches.parts(self.masks["train"])
         self.steps_per_epoch = math.ceil(len(self.train_graphs) / self.size)
         # One graph and no randomness before the head: a training pass is an evaluation, too.
