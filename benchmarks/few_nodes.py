@@ -19,6 +19,7 @@ from benchmarks import machine
 from benchmarks.report import table
 from pprgnn.data import load
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.errors import DataError
 from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config
 from pprgnn.training.few_nodes import FewNodes
@@ -112,7 +113,11 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--data", default="com-DBLP")
     parser.add_argument("--output", type=Path, default=machine.ROOT / "results" / "few-nodes.md")
     arguments = parser.parse_args(given)
-    dataset = load(arguments.data)
+    try:
+        dataset = load(arguments.data)
+    except DataError as error:
+        print(f"not run: {error}")
+        return
     if arguments.runs:
         models = ((run.name, Model.load(run)) for run in arguments.runs)
     else:
