@@ -48,7 +48,7 @@ def fit(options: dict[str, Any], settings: list[str], team: Team | None = None):
     config = quick("epochs=6", *settings)
     training = Training(config, dataset, divided(dataset), listener=listener, team=team)
     summary = training.fit()
-    weights = training.together.whole(training.network.state_dict())
+    weights = {name: tensor.clone() for name, tensor in training.network.state_dict().items()}
     curve = [
         (record.loss, record.grad_norm, record.val["loss"], *record.train.values(), *record.val.values())
         for record in listener.records

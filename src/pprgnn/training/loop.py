@@ -340,7 +340,7 @@ class Training:
             self.network.load_state_dict(self.best_weights)
             summary = self._summary(finished)
         summary["warnings"] = sorted(seen)
-        weights = self.together.whole(self.network.state_dict())
+        weights = self.together.put_together()
         if self.run is not None:
             self.model.save(self.run.model_path, weights)
             self.run.finish(summary)

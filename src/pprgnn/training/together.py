@@ -122,6 +122,14 @@ class Together:
             return dict(tensors)
         return self.nodes.whole(tensors, has_rows or own.__contains__)
 
+    def put_together(self) -> dict[str, Tensor]:
+        """The weights at the end, whole; in the first process the network gets them as well."""
+        weights = self.whole(self.network.state_dict())
+        if self.nodes is not None and self.team.leads:
+            for name in self.network.row_parameters():
+                self.network.set_rows(weights[name])
+        return weights
+
     def part(self, tensor: Tensor) -> Tensor:
         """Of a tensor with a row for each node, the rows of this process."""
         return tensor if self.nodes is None else self.nodes.part(tensor)

@@ -67,7 +67,8 @@ def train(
         folder: Where to keep the run; ``None``: nowhere.
         listener: Is told how it goes.
         command: What started it, for the record.
-        team: The processes that train together; each of them calls this. The first one keeps the run.
+        team: The processes that train together; each of them calls this. The first one keeps the
+            run and returns the whole model.
     """
     own, team = dataset, team or Team.alone()
     with team.one_by_one():
