@@ -32,7 +32,7 @@ def test_everything_is_there_and_json():
         "pymetis",
         "networkx",
         "optuna",
-        "joblib",
+        "distributed",
     }
     if sys.platform == "linux":
         assert 0 < facts["memory"]["available"] < facts["memory"]["total"]

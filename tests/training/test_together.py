@@ -18,6 +18,8 @@ from pprgnn.training.train import resume, train
 from tests.distributed.processes import run_team
 from tests.training.small_data import Recorder, divided, one_graph, quick, several_graphs
 
+pytestmark = pytest.mark.xdist_group("processes")  # one set of processes serves them all
+
 # "depth=12": on other divisions of a batch, other depths may be enough for the tolerance.
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "plain": ({}, ["layers=2", "learn_eps=yes", "schedule=one-cycle"]),

@@ -16,7 +16,7 @@ from pprgnn.data.roots import cache_root, data_root
 from pprgnn.training.cgroup import cpu_quota
 from pprgnn.training.memory import available_memory, total_memory
 
-REQUIRED = ("torch", "torch_geometric", "numpy", "scipy", "pyarrow", "safetensors")
+REQUIRED = ("torch", "torch_geometric", "numpy", "scipy", "pyarrow", "safetensors", "joblib")
 # Optional packages, and the extra of this package that brings each.
 EXTRAS = {
     "matplotlib": "report",
@@ -25,7 +25,7 @@ EXTRAS = {
     "pymetis": "partition",
     "networkx": "networkx",
     "optuna": "tune",
-    "joblib": "reproduce",
+    "distributed": "grid",
 }
 CPU_INFO = Path("/proc/cpuinfo")
 

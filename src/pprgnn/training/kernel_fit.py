@@ -306,6 +306,7 @@ class KernelTraining:
             "chosen": best.settings,
             "layers": [],
             "parameters": sum(p.numel() for p in self.network.parameters()),
+            "processes": 1,
             "seconds": seconds,
             "warnings": [],
         }
