@@ -23,7 +23,7 @@ demo: $(STAMP)   ## train on chains of length 100; prints a table, writes demo-o
 test: $(STAMP)   ## lint, types and all tests
 	@$(BIN)/ruff check src tests benchmarks examples docs
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2
 
 bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.run

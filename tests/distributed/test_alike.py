@@ -7,8 +7,6 @@ from pprgnn.distributed import alike
 from pprgnn.distributed.team import Team
 from tests.distributed.processes import run_team
 
-pytestmark = pytest.mark.xdist_group("processes")  # one set of processes serves them all
-
 
 def said(kind: str) -> str:
     team = Team()

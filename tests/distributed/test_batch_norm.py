@@ -12,8 +12,6 @@ from pprgnn.distributed.batch_norm import TeamBatchNorm, share_batch_norm
 from pprgnn.distributed.team import Team
 from tests.distributed.processes import run_team
 
-pytestmark = pytest.mark.xdist_group("processes")  # one set of processes serves them all
-
 STEPS = 3
 KINDS: dict[str, dict[str, Any]] = {
     "usual": {},

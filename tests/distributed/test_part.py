@@ -26,11 +26,8 @@ from pprgnn.distributed.team import Team
 from tests.distributed.processes import run_team
 from tests.problems import draw_b, draw_eps, draw_weight
 
-pytestmark = [
-    pytest.mark.xdist_group("processes"),  # one set of processes serves them all
-    # Directed graphs here have such nodes; it makes no difference to what is tested.
-    pytest.mark.filterwarnings("ignore:Symmetric normalisation gives weight 0:UserWarning"),
-]
+# Directed graphs here have such nodes; it makes no difference to what is tested.
+pytestmark = pytest.mark.filterwarnings("ignore:Symmetric normalisation gives weight 0:UserWarning")
 
 OWNERS = {
     "random": lambda n, size: torch.randint(0, size, (n,), generator=torch.Generator().manual_seed(n)),

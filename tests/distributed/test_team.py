@@ -14,8 +14,6 @@ import torch.distributed as dist
 from pprgnn.distributed.team import Team
 from tests.distributed.processes import Lost, run_team
 
-pytestmark = pytest.mark.xdist_group("processes")  # one set of processes serves them all
-
 
 def plain(x: torch.Tensor | None) -> Any:
     return None if x is None else x.tolist()
