@@ -11,6 +11,9 @@ from hypothesis import settings
 settings.register_profile("pprgnn", derandomize=True, deadline=None, max_examples=40, database=None)
 settings.load_profile("pprgnn")
 
+# Drawing a report takes seconds: only its own tests do. Processes that tests start inherit this.
+os.environ["PPRGNN_REPORT"] = "0"
+
 torch.set_num_threads(1)  # the tensors here are tiny; waking a second thread costs more than it saves
 
 

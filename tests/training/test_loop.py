@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
-from pprgnn.nn.layers import set_tolerance
+from pprgnn.nn.layers import infinite_layers, set_tolerance
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, evaluate
 from pprgnn.training.loop import Training
@@ -80,6 +80,10 @@ def test_the_record_of_an_epoch():
     assert training.steps_per_epoch == math.ceil(12 / 5)
     summary = listener.summaries[0]
     assert summary["epochs"] == 3
+    best = listener.records[summary["best_epoch"] - 1]  # whose weights the network has in the end
+    layers = [layer for _, layer in infinite_layers(training.network)]
+    assert best.weight_norm == [float(torch.linalg.matrix_norm(each.weight, ord=2)) for each in layers]
+    assert best.eps == [each.eps for each in layers]
     assert summary["finished"] is True
     assert set(summary["scores"]) == {"train", "val", "test"}
     assert [layer["layer"] for layer in summary["layers"]] == ["convs.0", "convs.1"]

@@ -20,6 +20,9 @@ REQUIRED = ("torch", "torch_geometric", "numpy", "scipy", "pyarrow", "safetensor
 # Optional packages, and the extra of this package that brings each.
 EXTRAS = {
     "matplotlib": "report",
+    "jinja2": "report",
+    "fastapi": "explore",
+    "uvicorn": "explore",
     "grakel": "kernels",
     "scikit-learn": "kernels",
     "pymetis": "partition",

@@ -27,7 +27,14 @@ from pprgnn.training.checkpoint import put_down, take_up
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, evaluate, main_metrics
-from pprgnn.training.guard import Interruption, check_loss, collected_warnings, stopped
+from pprgnn.training.guard import (
+    Interruption,
+    check_loss,
+    collected_warnings,
+    largest_norm,
+    smallest_eps,
+    stopped,
+)
 from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.metrics import Meter
 from pprgnn.training.model import GRAPHS_PER_PASS, Model, graphs_per_pass, head
@@ -51,7 +58,9 @@ class Record:
     val: dict[str, float] | None  # None: not validated in this epoch
     best: float | None
     best_epoch: int
-    depth: list[int]
+    depth: list[int]  # of each infinite-depth layer, as are the next two
+    weight_norm: list[float]  # ‖W‖₂ after the epoch
+    eps: list[float]  # of the slowest channel
     seconds: float
 
 
@@ -196,11 +205,14 @@ class Training:
         epoch_loss = scores.pop("loss")
         progress.smallest_loss = min(progress.smallest_loss, epoch_loss)
         self.schedule.after_epoch(epoch_loss)
-        depth = [layer.last_solution.depth for _, layer in infinite_layers(self.network) if layer.last_solution]
+        layers = [layer for _, layer in infinite_layers(self.network)]
+        depth = [layer.last_solution.depth for layer in layers if layer.last_solution]
+        norms, eps = [largest_norm(each) for each in layers], [smallest_eps(each.eps) for each in layers]
         if due and not self.shared:
             val = self._validate()
         best, best_epoch = progress.best, progress.best_epoch
-        return Record(progress.epoch, epoch_loss, lr, norm, scores, val, best, best_epoch, depth, seconds=0.0)
+        facts = (progress.epoch, epoch_loss, lr, norm, scores, val, best, best_epoch, depth, norms, eps)
+        return Record(*facts, seconds=0.0)
 
     def _forward(self, batch: Batch, meter: Meter) -> tuple[Tensor, Tensor]:
         """The state of all nodes, and what the scored ones here add to the loss."""
