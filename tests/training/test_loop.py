@@ -82,7 +82,7 @@ def test_the_record_of_an_epoch():
     assert summary["epochs"] == 3
     best = listener.records[summary["best_epoch"] - 1]  # whose weights the network has in the end
     layers = [layer for _, layer in infinite_layers(training.network)]
-    assert best.weight_norm == [float(torch.linalg.matrix_norm(each.weight, ord=2)) for each in layers]
+    assert best.weight_norm == [float(torch.linalg.matrix_norm(each.weight.detach(), ord=2)) for each in layers]
     assert best.eps == [each.eps for each in layers]
     assert summary["finished"] is True
     assert set(summary["scores"]) == {"train", "val", "test"}
