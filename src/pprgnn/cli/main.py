@@ -14,11 +14,13 @@ from pprgnn.cli.data import app as data_app
 from pprgnn.cli.doctor import doctor
 from pprgnn.cli.evaluate import evaluate_command
 from pprgnn.cli.explain import explain
+from pprgnn.cli.explore import explore
 from pprgnn.cli.group import Group
 from pprgnn.cli.layout import styled
 from pprgnn.cli.models import models
 from pprgnn.cli.partition import partition_command
 from pprgnn.cli.predict import predict_command
+from pprgnn.cli.report import report_command
 from pprgnn.cli.reproduce import reproduce_command
 from pprgnn.cli.train import train_command
 from pprgnn.cli.tune import tune_command
@@ -66,6 +68,8 @@ app.command("train", epilog="Example: pprgnn train cora --set model.hidden=32 -o
 app.command("evaluate", epilog="Example: pprgnn evaluate runs/cora")(evaluate_command)
 app.command("predict", epilog="Example: pprgnn predict runs/cora -o predictions.csv")(predict_command)
 app.command("explain", epilog="Example: pprgnn explain runs/cora --node 17")(explain)
+app.command("explore", epilog="Example: pprgnn explore runs/cora")(explore)
+app.command("report", epilog="Example: pprgnn report runs/cora -o report.html")(report_command)
 app.command("tune", epilog="Example: pprgnn tune cora --trials 30 -o tunings/cora")(tune_command)
 app.command("reproduce", epilog="Example: pprgnn reproduce graphs --models gcn,gin --jobs 2")(reproduce_command)
 app.command("partition", epilog="Example: pprgnn partition com-DBLP --parts 8")(partition_command)

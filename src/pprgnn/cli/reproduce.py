@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pprgnn.cli.report import PAGE as HTML
+from pprgnn.cli.report import SWITCH, not_written
 from pprgnn.cli.train import STOPPED
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.systems import find_system
@@ -57,6 +59,12 @@ def reproduce_command(
     results: Annotated[Path | None, typer.Option(help="Folder of the results; results by default.")] = None,
     page: Annotated[Path | None, typer.Option(help="The page; RESULTS.md by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --plan: as JSON, for programs.")] = False,
+    html: Annotated[
+        bool,
+        typer.Option(
+            "--report/--no-report", envvar=SWITCH, help=f"Write the page as {HTML}, too, with the results."
+        ),
+    ] = True,
 ) -> None:
     """Run the experiments of the paper, and more.
 
@@ -74,13 +82,13 @@ def reproduce_command(
     if REPORT in names:
         if len(names) > 1 or plan:
             raise TrainingError("`report` only makes the page of what is there; it stands alone.")
-        _write_page(store, page)
+        _write_page(store, page, html)
         return
     cells = _cells(names, _listed(models), _listed(data), protocol, folds, seeds, smoke)
     if plan:
         _show_plan(cells, store, jobs, retry, as_json)
     else:
-        _run(cells, store, workers, retry, page)
+        _run(cells, store, workers, retry, page, html)
 
 
 # --------------------------------------------------------------------------------------------------- what is meant
@@ -155,7 +163,7 @@ def _hint(name: str, there: Sequence[str]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------- running
-def _run(cells: Sequence[Cell], store: Store, workers: Workers, retry: bool, page: Path) -> None:
+def _run(cells: Sequence[Cell], store: Store, workers: Workers, retry: bool, page: Path, html: bool) -> None:
     from pprgnn.cli.reproduce_view import counted, view
     from pprgnn.experiments import EXPERIMENTS
     from pprgnn.experiments.plan import Estimates
@@ -169,7 +177,7 @@ def _run(cells: Sequence[Cell], store: Store, workers: Workers, retry: bool, pag
         stopped = True
     finally:
         watcher.stop()
-        _write_page(store, page)
+        _write_page(store, page, html)
     if stopped:
         typer.echo("Stopped; the same command goes on.")
         raise typer.Exit(STOPPED)
@@ -192,8 +200,13 @@ def _show_plan(cells: Sequence[Cell], store: Store, jobs: int, retry: bool, as_j
     typer.echo(json.dumps(asdict(found), indent=2) if as_json else "\n".join(plan_lines(found)))
 
 
-def _write_page(store: Store, path: Path) -> None:
+def _write_page(store: Store, path: Path, html: bool) -> None:
     from pprgnn.experiments.page import write_page
 
     write_page(store, path, store.folder / "figures")
     typer.echo(f"The page is {path}.")
+    if html:
+        with not_written("`pprgnn reproduce report`"):
+            from pprgnn.report import write_results
+
+            typer.echo(f"As one file: {write_results(store, path, store.folder / HTML)}.")

@@ -15,6 +15,7 @@ import typer
 
 from pprgnn.cli.layout import paragraph, styled, width
 from pprgnn.cli.processes import folder_of_all, joined, new_folder, start_processes
+from pprgnn.cli.report import WantedReport, write_after_training
 from pprgnn.cli.tables import (
     Categorical,
     Destination,
@@ -106,6 +107,7 @@ def train_command(
     header: Header = None,
     name: Name = None,
     as_json: Json = False,
+    report: WantedReport = True,
     show_settings: Annotated[
         bool, typer.Option("--settings", help="List all settings with their defaults, and the recipes.")
     ] = False,
@@ -125,7 +127,10 @@ def train_command(
             start_processes(nproc, restarts, resume, resumed=True)
             return
         with _team(Run.open(resume).config.training.device) as team:
-            _finish(_resume(resume, as_json, chosen_workers(jobs, backend, address), team), as_json, team)
+            summary = _resume(resume, as_json, chosen_workers(jobs, backend, address), team)
+            _finish(summary, as_json, team)
+        if report and team.leads:
+            write_after_training(summary, as_json)
         return
     if (what is None) == (edges is None):
         raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
@@ -160,9 +165,12 @@ def train_command(
             stem = Path(dataset.facts.name).stem
         folder = folder_of_all(output, stem, team)
         if several:
-            _several(config, dataset, folder, folds, seeds, ensemble, workers, as_json)
-            return
-        _finish(_train(config, dataset, folder, as_json, team), as_json, team)
+            summary = _several(config, dataset, folder, folds, seeds, ensemble, workers, as_json)
+        else:
+            summary = _train(config, dataset, folder, as_json, team)
+        _finish(summary, as_json, team)
+    if report and team.leads:  # the others have left: nobody waits for the page
+        write_after_training(summary, as_json)
 
 
 @contextlib.contextmanager
@@ -291,7 +299,7 @@ def _several(
     ensemble: bool,
     workers: Workers | None,
     quiet: bool,
-) -> None:
+) -> dict[str, Any]:
     from pprgnn.training.study import Study
 
     if folds is not None and folds != "all" and not (folds.isdigit() and int(folds) > 0):
@@ -300,8 +308,7 @@ def _several(
     options: dict[str, Any] = {"folds": wanted, "seeds": seeds, "ensemble": ensemble, "workers": workers or 1}
     study = Study.create(folder, config, dataset, **options, command=typed_command())
     with _ending_well(folder):
-        summary = study.run(_listeners(quiet))
-    _finish(summary, quiet)
+        return study.run(_listeners(quiet))
 
 
 def _listeners(quiet: bool) -> Any:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pprgnn.data.whole_file import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 OUR_LOOKS: tuple[tuple[str, Any], ...] = (("#0072B2", "-"), ("#56B4E9", (0, (3, 1))))
 # Okabe and Ito's colours, which the colour-blind can tell apart; after the first round, dashes and hollow marks.
@@ -70,14 +74,25 @@ class Pictures:
         """Draw one; the Markdown that shows it. Nothing without values, or without matplotlib."""
         if not self.can_draw or not any(series.points for panel in panels for series in panel.series):
             return []
-        path = self.folder / f"{name}.png"
-        draw(panels, path)
-        link = Path(os.path.relpath(path.absolute(), self.page.absolute().parent)).as_posix()
+        draw(panels, self.folder / f"{name}.png")
+        link = self.link(name)
         return [f"![{says}](<{link}>)" if " " in link else f"![{says}]({link})"]
+
+    def link(self, name: str) -> str:
+        """How the page names a picture."""
+        path = self.folder / f"{name}.png"
+        return Path(os.path.relpath(path.absolute(), self.page.absolute().parent)).as_posix()
 
 
 def draw(panels: Sequence[Panel], path: Path) -> None:
-    """Write a PNG: the panels side by side, one legend for all of them."""
+    """Write a PNG."""
+    with drawn(panels) as figure, replacing(path) as partial:
+        figure.savefig(partial, format="png", metadata={"Software": None})
+
+
+@contextmanager
+def drawn(panels: Sequence[Panel]) -> Iterator[Figure]:
+    """The panels side by side, one legend for all of them; to be written before the context ends."""
     from matplotlib import style
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
@@ -93,8 +108,7 @@ def draw(panels: Sequence[Panel], path: Path) -> None:
         figure.legend(
             [handles[name] for name in names], names, loc="outside right center", fontsize=11, frameon=False
         )
-        with replacing(path) as partial:
-            figure.savefig(partial, format="png", metadata={"Software": None})
+        yield figure
 
 
 def _fill(axes: Any, panel: Panel, looks: Mapping[str, Mapping[str, Any]]) -> None:

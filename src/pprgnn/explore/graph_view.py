@@ -1,0 +1,132 @@
+"""One graph under one model: its logits at every depth, and which inputs they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.buffers import release_buffers
+from pprgnn.core.depth import Fixed
+from pprgnn.core.neighbourhood import NotWorthwhile
+from pprgnn.explore.linear import LinearGraph, is_linear
+from pprgnn.explore.local import LocalGraph
+from pprgnn.explore.traced import Traced
+from pprgnn.explore.whole import WholeGraph
+from pprgnn.nn.infinite_layer import InfiniteLayer
+from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.training.batches import Batch
+from pprgnn.training.model import Model, head
+from pprgnn.training.stages import stages
+
+AT_ONCE = 4e7  # numbers that a way back may compute: a third of a second, about
+MOST_LEVELS = 1 << 30  # bytes
+
+Layers = Sequence[tuple[InfiniteLayer, int]]
+
+
+class GraphView:
+    """Answers for the rows of one graph.
+
+    Args:
+        model: At its final depths, with gradients for biases alone.
+        batch: The graph.
+        layers: Its infinite-depth layers and their depths.
+        terms: How many terms of their gradients fit into memory; ``None``: all.
+        depths: For which depths logits are asked; the last one is that of ``logits``.
+        logits: Of all rows of the graph.
+        say: Is told what is being prepared.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        batch: Batch,
+        layers: Layers,
+        terms: int | None,
+        depths: Sequence[int],
+        logits: Tensor,
+        say: Callable[[str], None],
+    ) -> None:
+        self.model, self.batch, self.layers, self.terms = model, batch, layers, terms
+        self.depths, self.logits = depths, logits
+        self._way = self._way_back(say)
+        self._formed: list[Tensor] = []
+        if not isinstance(self._way, LinearGraph):
+            self._formed = [self._at(depth, say) for depth in depths[:-1]]
+        release_buffers()
+
+    # ----------------------------------------------------------------------------------------------------- depths
+    def _at(self, depth: int, say: Callable[[str], None]) -> Tensor:
+        """Logits of all rows at a depth, or the states they are made of where these are smaller."""
+        say(f"Preparing depth {depth} of {self.depths[-1]} ...")
+        network, batch = self.model.network, self.batch
+        with self._up_to(depth), torch.no_grad():
+            state = network.encode(batch.x, batch.edges, batch.edge_weight)
+            by_rows = batch.graph is None and state.size(1) < self.logits.size(1)
+            return state if by_rows else head(network, batch, state).cpu()
+
+    @contextmanager
+    def _up_to(self, depth: int) -> Iterator[None]:
+        """Within it, no layer goes deeper."""
+        before = [(layer, layer.depth_rule, getattr(layer, "steps", None)) for layer, _ in self.layers]
+        try:
+            for layer, deepest in self.layers:
+                layer.depth_rule = Fixed(min(depth, deepest))
+                layer.steps = layer.depth_rule.k  # what layers of equilibria go by
+            yield
+        finally:
+            for layer, rule, steps in before:
+                layer.depth_rule, layer.steps = rule, steps
+
+    def formed(self, row: int) -> Tensor:
+        """The logits of a row at each depth, the last of them included."""
+        last = self.logits[row : row + 1]
+        if isinstance(self._way, LinearGraph):
+            return torch.cat([self._way.formed(row, self.depths[:-1]), last])
+        rows = [kept[row : row + 1] for kept in self._formed]
+        with torch.no_grad():
+            parts = [
+                each if each.size(1) == last.size(1) else self.model.network.decode(each).cpu() for each in rows
+            ]
+        return torch.cat([*parts, last])
+
+    # ------------------------------------------------------------------------------------------------ attribution
+    def trace(self, row: int, target: int) -> Traced:
+        """Where the score of a class comes from: gradient × input."""
+        return self._way.trace(row, target)
+
+    def _way_back(self, say: Callable[[str], None]) -> WholeGraph | LinearGraph | LocalGraph:
+        """Through the whole graph if that is quick, otherwise by the quickest way that the network allows."""
+        batch, convs = self.batch, cast("Sequence[tuple[PPRConv, int]]", self.layers)
+        each_row = sum(layer.out_channels * (depth + 1) for layer, depth in convs) or 1
+        num_nodes = len(self.logits)
+        if batch.graph is not None or num_nodes * each_row <= AT_ONCE or not self._treats_rows_alone():
+            return WholeGraph(self.model, batch, self._cut())
+        if is_linear(self.model.network) and (convs[0][1] + 2) * num_nodes * 4 <= MOST_LEVELS:
+            return LinearGraph(self.model, batch, *convs[0])
+        say("Keeping the states of all levels ...")
+        return LocalGraph(self.model, batch, convs, self.terms, max(int(AT_ONCE / each_row), 1))
+
+    def _treats_rows_alone(self) -> bool:
+        """Whether all but the recursions is done row by row, so that some can be followed alone."""
+        try:
+            found = stages(self.model.network)
+        except NotWorthwhile:
+            return False
+        return isinstance(self.batch.edges, Adjacency) and all(
+            stage.conv.activation.from_output for stage in found
+        )
+
+    def _cut(self) -> str:
+        cut = [depth for layer, depth in self.layers if layer.has_terms and depth >= (self.terms or depth + 1)]
+        if not cut:
+            return ""
+        return (
+            f"Memory allows {self.terms} of {max(cut) + 1} terms of the gradient, so influence over longer ways "
+            f"is missing."
+        )

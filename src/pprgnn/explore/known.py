@@ -1,0 +1,141 @@
+"""What is known about nodes and graphs without the network: their names, their true classes, their part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.errors import DataError
+from pprgnn.data.node_names import find_node
+from pprgnn.data.split import PARTS, Split
+from pprgnn.explore.errors import NotThereError
+from pprgnn.explore.names import Names
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.explain import _classes
+from pprgnn.training.hops import Readers
+
+GRAPHS_KEPT = 4
+
+
+class Known:
+    """A data set as the explorer asks for it.
+
+    A row is a node on node tasks and a graph on graph tasks; rows are counted through all graphs.
+    """
+
+    def __init__(self, dataset: GraphDataset) -> None:
+        self.dataset, self.facts = dataset, dataset.facts
+        self.by_node = dataset.facts.task == "node"
+        self.sizes = torch.tensor(dataset.graph_sizes)
+        self.starts = self.sizes.cumsum(0) - self.sizes
+        self.labels: Tensor | None = dataset.labels() if "y" in dataset._data else None
+        self.labelled = None if self.labels is None else dataset.labelled()
+        self.graph = lru_cache(GRAPHS_KEPT)(self._graph)
+        self.names = lru_cache(GRAPHS_KEPT)(self._names)
+        self.readers = lru_cache(GRAPHS_KEPT)(self._readers)
+
+    @property
+    def num_edges(self) -> int:
+        """Of all graphs together, each direction once."""
+        cut = self.dataset if self.dataset._indices is None else self.dataset.copy()
+        return int(cut._data.edge_index.size(1))
+
+    def _graph(self, graph: int) -> Any:
+        return self.dataset[graph]
+
+    def _readers(self, graph: int) -> Readers:
+        return Readers(self.graph(graph).edge_index, int(self.sizes[graph]))
+
+    def _names(self, graph: int) -> Names:
+        """Of the nodes of a graph, or on graph tasks of all graphs."""
+        if not self.by_node:
+            return Names([str(number) for number in range(len(self.dataset))])
+        return self.node_names(graph)
+
+    def node_names(self, graph: int) -> Names:
+        """What the source calls the nodes of a graph."""
+        start, size = int(self.starts[graph]), int(self.sizes[graph])
+        named: Sequence[str] | None = self.dataset.node_names
+        if named is not None:
+            return Names([str(each) for each in named[start : start + size]])
+        numbers = self.graph(graph).get("node_id")
+        return Names(list(map(str, range(size) if numbers is None else numbers.tolist())))
+
+    # -------------------------------------------------------------------------------------------------- questions
+    def check_graph(self, graph: int) -> None:
+        """Raise unless there is such a graph."""
+        if not 0 <= graph < len(self.dataset):
+            many = len(self.dataset)
+            raise NotThereError(
+                f"{self.facts.name} has {many:,} graph{'s' * (many != 1)}, numbered from 0, but graph {graph} was "
+                f"asked for."
+            )
+
+    def find(self, graph: int, node: int | None, name: str | None) -> int | None:
+        """The node that was asked for; ``None`` on graph tasks."""
+        self.check_graph(graph)
+        if not self.by_node:
+            if node is not None or name is not None:
+                raise TrainingError("This model labels whole graphs: ask for a graph, and leave out the node.")
+            return None
+        if node is None and name is None:
+            raise TrainingError("This model labels nodes: say which, with node=NUMBER or name=NAME.")
+        if name is not None:
+            try:
+                return find_node(self.dataset, name, graph)
+            except DataError as error:
+                raise NotThereError(str(error)) from error
+        size = int(self.sizes[graph])
+        assert node is not None
+        if not 0 <= node < size:
+            where = f" (graph {graph})" if len(self.dataset) > 1 else ""
+            closest = f"the closest are 0 to {size - 1}" if size else "it is empty"
+            raise NotThereError(f"{self.facts.name}{where} has no node '{node}'; {closest}.")
+        return node
+
+    def row(self, graph: int, node: int | None) -> int:
+        """Counted through all graphs."""
+        return graph if node is None else int(self.starts[graph]) + node
+
+    def place(self, row: int) -> tuple[int, int | None]:
+        """The graph and the node of a row."""
+        if not self.by_node:
+            return row, None
+        graph = int(torch.searchsorted(self.starts, row, right=True)) - 1
+        while not int(self.sizes[graph]):  # an empty graph starts where the one before does
+            graph -= 1
+        return graph, row - int(self.starts[graph])
+
+    def name(self, graph: int, node: int | None) -> str:
+        """What the source calls it."""
+        return str(graph) if node is None else self.names(graph)[node]
+
+    def truth(self, row: int) -> list[str] | None:
+        """The classes of a row; ``None``: not known."""
+        return _classes(self.labels, self.labelled, row, self.facts.class_names)
+
+
+class Parts:
+    """Which part of a split each row belongs to."""
+
+    def __init__(self, known: Known, split: Split | None) -> None:
+        self.codes: Tensor | None = None
+        if split is not None:
+            masks = split.masks(known.dataset)
+            self.codes = torch.full((len(next(iter(masks.values()))),), -1, dtype=torch.int8)
+            for code, part in enumerate(PARTS):
+                self.codes[masks[part]] = code
+
+    def of(self, row: int) -> str | None:
+        """Its name."""
+        code = -1 if self.codes is None else int(self.codes[row])
+        return None if code < 0 else PARTS[code]
+
+    def rows(self, part: str) -> Tensor | None:
+        """All rows of a part; ``None``: nothing is known about parts."""
+        return None if self.codes is None else (self.codes == PARTS.index(part)).nonzero().flatten()

@@ -1,0 +1,122 @@
+"""The way back through one recursion without an activation: exact, and fast on the largest graphs.
+
+The gradient of one row comes into the recursion as a single row g. Every level of its adjoint then is one vector
+over the nodes times one over the channels, Ḡ⁽ⁿ⁾ = (Ãᵀ)ⁿ eᵥ ⊗ g (Wβ₀)ᵀ ... (Wβₙ₋₁)ᵀ, and nothing as large as a
+state is ever computed. The vectors over the nodes tell the state of the row at every depth, too:
+Σₗ (eᵥᵀ Ãˡ B) (Wβₗ₋₁) ... (Wβ₀).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.activation import Activation
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.decay import as_eps, decay
+from pprgnn.core.kernel import multiply
+from pprgnn.core.neighbourhood import Neighbourhood
+from pprgnn.core.solution import Solution, Status
+from pprgnn.explore.traced import Traced, gradients
+from pprgnn.nn.network import Network
+from pprgnn.nn.paper import CoPurchaseNet
+from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.nn.stacked import NodeNet
+from pprgnn.training.attribution import _embedding
+from pprgnn.training.batches import Batch
+from pprgnn.training.model import Model
+
+
+def is_linear(network: Network) -> bool:
+    """Whether its inputs go straight into its only recursion, which has no activation."""
+    conv: torch.nn.Module
+    if isinstance(network, CoPurchaseNet):
+        conv = network.conv
+    elif isinstance(network, NodeNet) and len(network.convs) == 1:
+        if network.input_layer is not None or network.residual:
+            return False
+        (conv,) = network.convs
+    else:
+        return False
+    return type(conv) is PPRConv and getattr(conv.activation, "slope", None) == 1.0
+
+
+class LinearGraph:
+    """Answers of such a network, if it treats rows one by one behind the recursion.
+
+    Args:
+        model: At its final depth.
+        batch: The graph.
+        conv: The layer.
+        depth: How deep it goes.
+    """
+
+    def __init__(self, model: Model, batch: Batch, conv: PPRConv, depth: int) -> None:
+        assert isinstance(batch.edges, Adjacency)
+        self.model, self.batch, self.adj, self.depth = model, batch, batch.edges, depth
+        self.weight = conv.recurrent_weight().detach()
+        self.eps = as_eps(conv.eps, self.weight, self.weight.size(0)).detach()
+        self.bias = torch.zeros_like(self.weight[0]) if conv.bias is None else conv.bias.detach()
+        self.shift = int(conv.smooth_input)  # B is one hop farther away then
+        with torch.no_grad():
+            inputs = _embedding(model.network) if batch.x is None else batch.x
+            self.inputs = self.adj.enter(conv.lin(inputs)).detach()  # what the recursion adds up, without the bias
+        self._at = lru_cache(1)(self._walked)  # two questions about each row
+
+    def _walked(self, row: int) -> tuple[Tensor, Tensor]:
+        """(Ãᵀ)ⁿ eᵥ for n = 0, 1, ..., one row each, in the inner order; and the state of the row at each depth."""
+        adj, last = self.adj, self.depth + self.shift
+        walks = adj.value.new_empty(last + 1, adj.num_nodes, 1)
+        walks[0].zero_()[row if adj.rank is None else int(adj.rank[row])] = 1.0
+        for n in range(last):
+            multiply(adj.matrix_t, walks[n], out=walks[n + 1])
+        walks, product = walks.squeeze(2), torch.eye(len(self.weight)).to(self.weight)
+        terms = walks[self.shift :] @ self.inputs + walks[: self.depth + 1].sum(1, keepdim=True) * self.bias
+        for n in range(1, self.depth + 1):
+            product = (self.weight * decay(n - 1, self.eps)) @ product
+            terms[n] = terms[n] @ product
+        return walks, terms.cumsum(0)
+
+    def _logits(self, row: int, states: Tensor) -> Tensor:
+        """Behind the recursion, for several states of one row."""
+        network = self.model.network
+        x = None if self.batch.x is None else self.batch.x[row].expand(len(states), -1)
+        return network.decode(network.encode(x, _Copies(row, states)))
+
+    def formed(self, row: int, depths: Sequence[int]) -> Tensor:
+        """The logits of a row at these depths."""
+        with torch.no_grad():
+            return self._logits(row, self._at(row)[1][list(depths)]).cpu()
+
+    def trace(self, row: int, target: int) -> Traced:
+        """Where the score of a class comes from."""
+        walks, states = self._at(row)
+        state = states[-1:].clone().requires_grad_(True)
+        with torch.enable_grad():
+            score, gradient, biases = gradients(self.model, self._logits(row, state)[0], target, state)
+        rows = [gradient[0]]  # ... per channel
+        for n in range(self.depth):
+            rows.append((self.weight * decay(n, self.eps)) @ rows[-1])
+        channels = torch.stack(rows)
+        inputs = (self.inputs @ channels.t()).mul_(walks[self.shift :].t()).sum(1)
+        biases += float(walks[: self.depth + 1].sum(1) @ (channels @ self.bias))
+        return Traced(score, self.adj.leave(inputs).double().cpu(), biases)
+
+
+class _Copies(Neighbourhood):
+    """One node as often as there are states of it; without edges, because the recursion has been solved."""
+
+    def __init__(self, node: int, states: Tensor) -> None:
+        count, none = len(states), torch.zeros(0, dtype=torch.int32, device=states.device)
+        starts = torch.zeros(count + 1, dtype=torch.int32, device=states.device)
+        Adjacency.__init__(self, starts, none, states.detach().new_empty(0))
+        self.nodes, self.states = torch.full((count,), node, device=states.device), states
+
+    def solve(
+        self, layer: Tensor, b: Tensor, weight: Tensor, eps: float | Tensor, activation: Activation
+    ) -> Solution:
+        """Those states."""
+        return Solution(self.states, 0, Status.FIXED, None, None, None, 0)

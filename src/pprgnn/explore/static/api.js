@@ -1,0 +1,49 @@
+// Questions to the server. A problem becomes an ApiError whose message is a sentence for the reader.
+
+export class ApiError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status; // 0: the server did not answer at all
+  }
+}
+
+export const GONE = "The explorer was stopped; start it again with `pprgnn explore RUN`.";
+
+async function get(path, parameters, signal) {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined) query.set(key, value);
+  }
+  let answer;
+  try {
+    answer = await fetch(`/api/${path}?${query}`, { signal, headers: { Accept: "application/json" } });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(GONE, 0);
+  }
+  const body = await answer.json().catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return null;
+  });
+  if (answer.ok && body !== null) return body;
+  const unreadable = `The server answered in a way that cannot be read (${answer.status}); its terminal says why.`;
+  throw new ApiError(typeof body?.detail === "string" ? body.detail : unreadable, answer.status);
+}
+
+export const fetchRuns = (signal) => get("runs", {}, signal);
+export const search = (parameters, signal) => get("search", parameters, signal);
+
+// Going back to where one was is common, and answers do not change while the server runs.
+const KEPT = 30;
+const kept = new Map();
+
+export async function explain(view, limit, signal) {
+  const parameters = { run: view.run, graph: view.graph, node: view.node, name: view.name, target: view.target, limit };
+  const key = JSON.stringify(parameters);
+  const known = kept.get(key);
+  const answer = known ?? (await get("explain", parameters, signal));
+  kept.delete(key);
+  kept.set(key, answer);
+  if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+  return answer;
+}

@@ -1,0 +1,79 @@
+// The picture as a file: what is on the screen, with its title above and its legend below.
+
+import { picture } from "./colours.js";
+import { svg } from "./dom.js";
+import { legendPicture } from "./legend.js";
+
+const SPACE = 16;
+const measuring = document.createElement("canvas").getContext("2d");
+
+function measure(text) {
+  measuring.font = "12px system-ui, sans-serif";
+  return measuring.measureText(text).width;
+}
+
+/** The drawing alone: links, targets for fingers and what only the screen needs are left out. */
+function still(drawing) {
+  const copy = drawing.cloneNode(true);
+  copy.querySelectorAll(".hit, .edges-near, .ground").forEach((part) => part.remove());
+  for (const link of copy.querySelectorAll("a")) {
+    const group = svg("g", { transform: link.getAttribute("transform"), opacity: link.getAttribute("opacity"), class: "node", "data-node": link.dataset.node });
+    group.append(svg("title", {}, link.getAttribute("aria-label")), ...link.childNodes);
+    link.replaceWith(group);
+  }
+  copy.querySelectorAll("[aria-hidden]").forEach((part) => part.removeAttribute("aria-hidden"));
+  copy.removeAttribute("role");
+  return copy;
+}
+
+/** One SVG of all panes, side by side: {element, width, height}. */
+export function composed(panes, title) {
+  const colours = picture();
+  const whole = svg("svg", { xmlns: "http://www.w3.org/2000/svg", "font-family": "system-ui, sans-serif" });
+  whole.append(svg("title", {}, title), svg("rect", { width: "100%", height: "100%", fill: colours.ground }));
+  let [x, height] = [SPACE, 0];
+  for (const { graph, answer, run, words } of panes) {
+    const size = graph.size();
+    const drawing = still(graph.svg);
+    for (const [key, value] of Object.entries({ x, y: SPACE + 26, width: size.width, height: size.height, overflow: "hidden" })) drawing.setAttribute(key, value);
+    const under = legendPicture(answer, run, size.width, measure);
+    under.element.setAttribute("transform", `translate(${x},${SPACE + 26 + size.height + 10})`);
+    whole.append(svg("text", { x, y: SPACE + 12, "font-size": 14, "font-weight": 600, fill: colours.ink }, words), drawing, under.element);
+    x += size.width + SPACE;
+    height = Math.max(height, SPACE + 26 + size.height + 10 + under.height + SPACE);
+  }
+  for (const [key, value] of Object.entries({ width: x, height, viewBox: `0 0 ${x} ${height}` })) whole.setAttribute(key, value);
+  return { element: whole, width: x, height };
+}
+
+const text = (element) => `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(element)}`;
+
+function save(blob, name) {
+  const address = URL.createObjectURL(blob);
+  const link = Object.assign(document.createElement("a"), { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+export function saveSvg(panes, title, name) {
+  save(new Blob([text(composed(panes, title).element)], { type: "image/svg+xml" }), `${name}.svg`);
+}
+
+/** Twice as many pixels as on the screen, for print. */
+export async function savePng(panes, title, name, scale = 2) {
+  const { element, width, height } = composed(panes, title);
+  const address = URL.createObjectURL(new Blob([text(element)], { type: "image/svg+xml" }));
+  try {
+    const image = new Image();
+    image.src = address;
+    await image.decode();
+    const canvas = Object.assign(document.createElement("canvas"), { width: Math.round(width * scale), height: Math.round(height * scale) });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+    save(blob, `${name}.png`);
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}

@@ -1,0 +1,95 @@
+// What surrounds the panes: the head, suggestions, menus, the banner and the help.
+
+import { byId, count, html, nodeName, shorten } from "./dom.js";
+
+const PERCENTAGES = /accuracy|f1|auc/i;
+
+const score = (run, part) => {
+  const value = run.scores?.[part];
+  if (value === undefined || value === null) return null;
+  return `${part} ${run.metric} ${PERCENTAGES.test(run.metric) ? `${(100 * value).toFixed(1)} %` : value.toPrecision(3)}`;
+};
+
+/** "PPRGNN (cora): test accuracy 83.2 %": how runs are told apart. */
+export const runName = (run) => (run.name === run.system ? run.title : `${run.title} (${run.name})`);
+
+export function showRun(run) {
+  const size = run.task === "graph" || run.num_graphs > 1 ? `${count(run.num_graphs)} graphs, ${count(run.num_nodes)} nodes` : `${count(run.num_nodes)} nodes, ${count(run.num_edges)} edges`;
+  byId("data-name").textContent = run.data;
+  const facts = [runName(run), size, score(run, "test") ?? score(run, "val"), run.test_chose_the_epoch ? "the test part chose the epoch" : null];
+  byId("run-facts").textContent = facts.filter(Boolean).join(" · ");
+  byId("run-facts").title = [...run.layers.map((layer) => `${layer.layer}: ${layer.sentence}`), run.note].filter(Boolean).join(" ");
+}
+
+export function offerRuns(runs, choose) {
+  const box = byId("run");
+  byId("run-choice").hidden = runs.length < 2;
+  box.replaceChildren(...runs.map((run) => html("option", { value: run.index }, runName(run))));
+  box.addEventListener("change", () => choose(Number(box.value)));
+}
+
+export function offerGraphs(choose) {
+  byId("graph").addEventListener("change", (event) => choose(event.target.value));
+}
+
+export function showGraphChoice(run, graph) {
+  byId("graph-choice").hidden = run.num_graphs < 2;
+  byId("graph").max = run.num_graphs - 1;
+  byId("graph").value = graph;
+}
+
+export function showSuggestions(suggestions, address, visit) {
+  const nav = byId("suggestions");
+  nav.hidden = suggestions.length === 0;
+  const chips = suggestions.map((each) => html("li", {}, html("a", {
+    href: address(each), title: each.why, "data-graph": each.graph, "data-node": each.node,
+    onclick: (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      visit(each);
+    },
+  }, html("strong", {}, each.node === null ? `graph ${each.graph}` : shorten(nodeName(each.name), 24)), " ", html("span", {}, each.why.split(":")[0]), html("span", { class: "sr" }, each.why.includes(":") ? `: ${each.why.split(":").slice(1).join(":")}` : ""))));
+  nav.replaceChildren(html("span", { class: "muted", id: "suggestions-title" }, "Worth a look"), html("ul", { "aria-labelledby": "suggestions-title" }, chips));
+}
+
+export function markSuggestion(view) {
+  for (const chip of byId("suggestions").querySelectorAll("a")) {
+    const here = chip.dataset.graph === String(view.graph) && (chip.dataset.node ?? null) === (view.node === null ? null : String(view.node));
+    if (here) chip.setAttribute("aria-current", "true");
+    else chip.removeAttribute("aria-current");
+  }
+}
+
+export function showProblems(problems) {
+  const banner = byId("banner");
+  banner.hidden = problems.length === 0;
+  if (!problems.length) return;
+  const words = problems.length === 1 ? "One run could not be opened." : `${problems.length} runs could not be opened.`;
+  banner.replaceChildren(html("div", {}, html("strong", {}, words), html("ul", {}, problems.map((text) => html("li", {}, text)))),
+    html("button", { type: "button", class: "icon", "aria-label": "Close this message", onclick: () => { banner.hidden = true; } }, "×"));
+}
+
+/** A button that opens a small list of other buttons. */
+export function makeMenu(button, items) {
+  const show = (open) => {
+    items.hidden = !open;
+    button.setAttribute("aria-expanded", open);
+  };
+  button.addEventListener("click", () => show(items.hidden));
+  items.addEventListener("click", () => show(false));
+  document.addEventListener("click", (event) => {
+    if (!button.parentElement.contains(event.target)) show(false);
+  });
+  button.parentElement.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || items.hidden) return;
+    show(false);
+    button.focus();
+  });
+  button.parentElement.addEventListener("focusout", (event) => {
+    if (event.relatedTarget && !button.parentElement.contains(event.relatedTarget)) show(false);
+  });
+}
+
+export function announce(text) {
+  byId("announce").textContent = text;
+}

@@ -1,0 +1,203 @@
+"""The opening of the page: the result, who chose it, how deep it looks, what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pprgnn.report.shown import Table
+from pprgnn.report.subject import Subject
+from pprgnn.report.wording import UNKNOWN, counted, duration, listed, number, percent, points, scored
+
+KNOWN = {
+    "FIXED": "a given depth: the finite model, nothing is claimed about the infinite one",
+    "CERTIFIED": "proved",
+    "MEASURED": "measured against a deeper pass, and proved",
+    "COMPARED": "two depths agree, but the certificate is too weak to prove it",
+    "REUSED": "depth of an earlier measurement, not measured again",
+    "INFLUENCE": "the paper’s estimate, not a bound",
+    "CAPPED": "the cap was reached before the tolerance",
+    "NOT_FINITE": "the state overflowed",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one sees first of a run.
+
+    Attributes:
+        name: Of the run.
+        system, data: What on what.
+        score, spread: On the test part.
+        metric: Which score.
+        optimistic: Whether the test part chose the epoch.
+        chosen: Who chose the weights, in a sentence.
+        facts: Size, time, protocol.
+        warnings: What to beware of.
+        note: What is special about the data.
+        scores, layers: All scores; each layer's depth and what is known about it.
+        look: Its colour among several.
+    """
+
+    name: str
+    system: str
+    data: str
+    score: str
+    spread: str
+    metric: str
+    optimistic: bool
+    chosen: str
+    facts: Sequence[str]
+    warnings: Sequence[str]
+    note: str
+    scores: Table
+    layers: Table | None
+    look: int
+
+
+def answer(subject: Subject) -> Answer:
+    """The opening of one run."""
+    mean, spread = subject.score("test")
+    detail = subject.detail
+    warnings = [*map(str, dict.fromkeys(detail.get("warnings") or ()))]
+    if subject.is_study and not subject.summary["finished"]:
+        warnings.append("The study is not finished: its mean is over the runs that are.")
+    facts = [
+        f"{subject.split.description}" if subject.split.description else subject.split.protocol,
+        f"{counted(detail['parameters'], 'parameter')}" if detail.get("parameters") else "",
+        f"trained in {duration(_seconds(subject))}",
+        f"depth, curves and measurements below are of {detail_name(subject)}" if subject.is_study else "",
+    ]
+    return Answer(
+        subject.name,
+        subject.system,
+        str(subject.summary["data"]),
+        percent(mean).removesuffix(" %"),
+        "" if spread is None else percent(spread).removesuffix(" %"),
+        subject.metric,
+        subject.optimistic,
+        _chosen(subject),
+        [fact for fact in facts if fact],
+        warnings,
+        str(subject.summary.get("note") or ""),
+        _scores(subject),
+        _layers(subject),
+        subject.look,
+    )
+
+
+def detail_name(subject: Subject) -> str:
+    """The run of a study that the figures are about."""
+    return subject.detail_folder.name
+
+
+def _seconds(subject: Subject) -> float:
+    runs = subject.members if subject.is_study else [subject.detail]
+    return float(sum(each["seconds"] for each in runs))
+
+
+def _chosen(subject: Subject) -> str:
+    detail = subject.detail
+    if "chosen" in detail:  # a graph kernel has no epochs
+        values = listed([f"{name} = {value:g}" for name, value in detail["chosen"].items()])
+        return f"Cross-validation chose {values} among {detail['epochs']}."
+    if subject.is_study:
+        runs = counted(len(subject.members), "run")
+        who = "the test part itself" if subject.optimistic else "its validation part"
+        return f"Mean ± standard deviation over {runs}; in each, {who} chose the epoch."
+    who = "The test part itself" if subject.optimistic else "The validation part"
+    return f"{who} chose epoch {detail['best_epoch']} of {detail['epochs']}."
+
+
+def _scores(subject: Subject) -> Table:
+    by_part = subject.summary["mean"] if subject.is_study else subject.summary["scores"]
+    names = [subject.metric, *(name for name in next(iter(by_part.values())) if name != subject.metric)]
+    rows = []
+    for part in by_part:
+        cells = []
+        for name in names:
+            mean, spread = subject.score(part, name)
+            around = "" if spread is None else f" ± {number(spread)}"
+            cells.append(f"{number(mean)}{around}" if name == "loss" else scored(mean, spread))
+        rows.append([part, *cells])
+    return Table(["part", *names], rows)
+
+
+def _layers(subject: Subject) -> Table | None:
+    layers = subject.detail["layers"]
+    if not layers:
+        return None
+    rows = []
+    for each in layers:
+        error = next((each[key] for key in ("measured_error", "estimated_error") if each[key] is not None), None)
+        rows.append(
+            [
+                each["layer"],
+                str(each["depth"]),
+                number(error),
+                number(each["error_bound"]),
+                number(each["weight_norm"]),
+                number(each["eps"]),
+                KNOWN.get(each["status"], str(each["status"]).lower()),
+            ]
+        )
+    return Table(
+        ["layer", "depth", "error seen", "error proved", "‖W‖₂", "ε", "what is known"], rows, kind="words"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ comparison
+def side_by_side(subjects: Sequence[Subject]) -> Table:
+    """Scores of all, and their differences to the first."""
+    first, _ = subjects[0].score("test")
+    rows = []
+    for each in subjects:
+        test, spread = each.score("test")
+        ahead = UNKNOWN if test is None or first is None else points(test - first)
+        depths = [str(layer["depth"]) for layer in each.detail["layers"]]
+        rows.append(
+            [
+                each.name,
+                each.system,
+                str(each.summary["data"]),
+                scored(*each.score("val")),
+                scored(test, spread),
+                "–" if each is subjects[0] else ahead,
+                " + ".join(depths) or UNKNOWN,
+                duration(_seconds(each)),
+            ]
+        )
+    metric = subjects[0].metric
+    header = [
+        "run",
+        "system",
+        "data",
+        f"validation {metric}",
+        f"test {metric}",
+        "points to the first",
+        "depth",
+        "time",
+    ]
+    return Table(header, rows)
+
+
+def not_comparable(subjects: Sequence[Subject]) -> list[str]:
+    """Why scores of these runs must not be held against each other; nothing: they may."""
+    reasons = []
+    kinds = {
+        "data": {str(each.summary["data"]) for each in subjects},
+        "metrics": {each.metric for each in subjects},
+        "protocols": {str(each.summary["protocol"]) for each in subjects},
+    }
+    for what, found in kinds.items():
+        if len(found) > 1:
+            reasons.append(f"The {what} differ ({listed(sorted(found))}).")
+    if len({each.split.fingerprint for each in subjects}) > 1 and len(kinds["data"]) == 1:
+        reasons.append("The data have the same name, but other labels or graph sizes.")
+    if len({each.optimistic for each in subjects}) > 1:
+        chose = listed([each.name for each in subjects if each.optimistic])
+        reasons.append(f"The test part chose the epoch of {chose}: optimistic; not of the others.")
+    divided = {(each.split.digest(), len(each.members)) for each in subjects}
+    if len(divided) > 1 and not reasons:
+        reasons.append("The splits differ: other nodes or graphs train and test.")
+    return reasons

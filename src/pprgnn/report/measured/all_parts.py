@@ -1,0 +1,67 @@
+"""All measurements on one run, the important and cheap ones first, in the time that there is."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pprgnn.core.solution import ConvergenceWarning
+from pprgnn.report.measured.baselines import baselines
+from pprgnn.report.measured.budget import Allowance
+from pprgnn.report.measured.classes import classes
+from pprgnn.report.measured.convergence import convergence
+from pprgnn.report.measured.cost import cost
+from pprgnn.report.measured.decay import decay
+from pprgnn.report.measured.kept import fingerprint
+from pprgnn.report.measured.reach import reach
+from pprgnn.report.measured.results import Measurements
+from pprgnn.report.measured.smoothing import smoothing
+from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.truncation import truncation
+from pprgnn.training.environment import environment
+from pprgnn.training.run import Run
+
+Part = Callable[[Subject, Allowance], Any]
+# What each part is called, and its share of the time that is left when its turn comes, beside those after it.
+PARTS: tuple[tuple[str, Part, str, float], ...] = (
+    ("classes", classes, "scores by class", 0.0),
+    ("baselines", baselines, "scores to compare with", 0.0),
+    ("decay", decay, "decay", 0.0),
+    ("convergence", convergence, "error against depth", 3.0),
+    ("reach", reach, "reach of decisions", 3.0),
+    ("truncation", truncation, "gradients of few terms", 2.0),
+    ("smoothing", smoothing, "over-smoothing", 2.0),
+    ("cost", cost, "time and memory", 2.0),
+)
+FROM_LABELS = "baselines"  # needs no network
+
+
+def measure_all(run: Run, seconds: float, announce: Callable[[str], None]) -> Measurements:
+    """As :func:`pprgnn.report.measured.measure`."""
+    started = time.perf_counter()
+    announce("model and data")
+    found: dict[str, Any] = {}
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # what is known of each solve is among the results
+        subject = Subject.open(run)
+        for number, (name, part, phrase, weight) in enumerate(PARTS):
+            announce(phrase)
+            left = max(started + seconds - time.perf_counter(), 0.0)
+            share = weight / sum(each[3] for each in PARTS[number:])
+            allowance = Allowance(left * share, seconds, run.folder)
+            hopeless = subject.trouble is not None and name != FROM_LABELS
+            found[name] = subject.trouble if hopeless else part(subject, allowance)
+    facts = environment()
+    threads = torch.get_num_threads()
+    return Measurements(
+        fingerprint=fingerprint(run.model_path),
+        seconds=time.perf_counter() - started,
+        commit=facts["commit"],
+        date=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        machine=f"{facts['cpu'] or 'unknown processor'}, {threads} thread{'s' * (threads != 1)}",
+        **found,
+    )

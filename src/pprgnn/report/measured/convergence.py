@@ -1,0 +1,133 @@
+"""The error of every depth against the infinite one, with what is proved and what the paper estimates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from pprgnn.report.measured.budget import Allowance
+from pprgnn.report.measured.results import Convergence, Missing
+from pprgnn.report.measured.solves import Passes, Solve
+from pprgnn.report.measured.subject import Subject, of_layers
+
+CONSECUTIVE, STRIDE = 60, 16  # every depth up to the first, then every so many
+DEEPEST = 2000
+POINTS = 6  # a curve of fewer shows nothing
+
+
+def convergence(subject: Subject, allowance: Allowance) -> list[Convergence] | Missing:
+    """For each layer, how its error falls with depth."""
+    if not subject.solves:
+        return subject.without_recursion()
+    return of_layers(subject.solves, allowance, layer_convergence)
+
+
+def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missing:
+    """Of one layer."""
+    passes = Passes(solve.problem)
+    problem, bounds = passes.problem, solve.problem.bounds()
+    scale = problem.norm(problem.b) or 1.0
+    unit = float(torch.finfo(problem.b.dtype).eps)
+    deepest = bounds.depth(unit, DEEPEST)
+    what = f"The error of layer {solve.name} against depth"
+    if deepest is None:
+        found = _deep_enough(solve, passes, unit * scale, allowance, what)
+        if isinstance(found, Missing):
+            return found
+        deepest, reference = found
+    else:
+        wanted = (deepest + _steps(deepest, max(1, deepest // POINTS))) * solve.step_seconds
+        if not allowance.allows(wanted):
+            return allowance.too_long(what, wanted)
+        reference = passes.state(deepest).clone()
+    if not math.isfinite(size := problem.norm(reference)):
+        return _overflow(solve)
+    rounding = unit * max(1.0, size / scale)
+    stride = 1
+    while stride < deepest and _steps(deepest, stride) * solve.step_seconds > 0.8 * allowance.left:
+        stride += 1
+    faded, depths, errors, influence = _Faded(passes), list[int](), list[float](), list[float]()
+    for depth in _depths(deepest, stride, solve.depth):
+        if depth > POINTS and not allowance.allows(depth * solve.step_seconds):
+            break
+        depths.append(depth)
+        errors.append(problem.norm(passes.state(depth) - reference) / scale)
+        influence.append(faded.at(depth))
+        if errors[-1] <= rounding:
+            break
+    if not all(map(math.isfinite, errors + influence)):
+        return _overflow(solve)
+    certificate = [bounds.error(depth) for depth in depths]
+    return Convergence(
+        layer=solve.name,
+        depths=depths,
+        errors=errors,
+        certificate=[each if math.isfinite(each) else None for each in certificate],
+        influence=influence,
+        chosen=solve.depth,
+        status=solve.status,
+        tol=solve.tol,
+        rounding=rounding,
+    )
+
+
+def _overflow(solve: Solve) -> Missing:
+    return Missing(f"The state of layer {solve.name} overflows on the way, so its error has no meaning.")
+
+
+def _deep_enough(
+    solve: Solve, passes: Passes, rounding: float, allowance: Allowance, what: str
+) -> tuple[int, Tensor] | Missing:
+    """Without a certificate: a depth from which on passes of twice the depth and one step less agree with it."""
+    depth, norm = max(2 * solve.depth + 1, 16), passes.problem.norm
+    while True:
+        deeper = 2 * depth + 1
+        if not allowance.allows((wanted := 2.5 * deeper) * solve.step_seconds):
+            return allowance.too_long(what, wanted * solve.step_seconds)
+        reference = passes.state(deeper).clone()
+        if not math.isfinite(size := norm(reference)):
+            return _overflow(solve)
+        allowed = max(rounding, float(torch.finfo(reference.dtype).eps) * size)
+        if all(norm(passes.state(each) - reference) <= 4 * allowed for each in (depth, deeper - 1)):
+            return depth, reference
+        if deeper > DEEPEST:
+            return Missing(
+                f"Layer {solve.name} still changes after {deeper:,} steps, so there is nothing to compare with."
+            )
+        depth = deeper
+
+
+class _Faded:
+    """The paper's estimate: E⁽⁰⁾ = B, E⁽ᵏ⁺¹⁾ = φ(βₖ₊₁ Ã E⁽ᵏ⁾ W), asked for with growing k."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.problem = passes.problem
+        with torch.no_grad():
+            self.steps = self.problem.without_input()
+        self.state, self.level = self.problem.b, 0
+        self.scratch = [torch.empty_like(self.state) for _ in range(3)]
+        self.scale = self.problem.largest(self.state) or 1.0
+
+    def at(self, level: int) -> float:
+        """‖E⁽ᵏ⁾‖∞ / ‖B‖∞."""
+        with torch.no_grad():
+            for n in range(self.level, level):
+                self.state = self.steps.step(n + 1, self.state, self.scratch[n % 2], self.scratch[2])
+        self.level = level
+        return self.problem.largest(self.state) / self.scale
+
+
+def _depths(deepest: int, stride: int, chosen: int) -> Iterator[int]:
+    """Which depths are looked at: all of them, or every so many, and the chosen one in any case."""
+    wide = max(stride, STRIDE)
+    close = range(0, min(deepest, CONSECUTIVE) + 1, stride)
+    far = range(CONSECUTIVE - CONSECUTIVE % wide + wide, deepest + 1, wide)
+    yield from sorted({*close, *far, *([chosen] if chosen <= deepest else [])})
+
+
+def _steps(deepest: int, stride: int) -> int:
+    """How many steps that takes."""
+    return sum(_depths(deepest, stride, 0))

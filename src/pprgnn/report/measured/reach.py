@@ -1,0 +1,153 @@
+"""From how far away decisions come, beside what follows from the graph alone for other systems."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.adjacency import Adjacency, times
+from pprgnn.report.measured.budget import Allowance
+from pprgnn.report.measured.results import Missing, Reach, ReachLine
+from pprgnn.report.measured.solves import at_depths
+from pprgnn.report.measured.subject import Subject
+from pprgnn.training.attribution import attribute
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.hops import hops_to
+
+NODES = 32
+NEARLY_ALL, AT_LEAST, FARTHEST = 0.99, 8, 30  # shown are hops with so much of our share, and at least and at most
+HOPS = 100  # that are told apart while counting
+RATE, FADED = 0.9, 1e-5  # of IGNN, and when its series is cut off
+
+
+def reach(subject: Subject, allowance: Allowance) -> Reach | Missing:
+    """The mean over some nodes of the share of influence by hop."""
+    system = subject.system
+    if subject.model.facts.task != "node":
+        return Missing("Labels are of whole graphs, so there is no node from which to count hops.")
+    if not system.whole_gradient:
+        return Missing(f"There is no gradient from the logits of {system.title} back to all nodes.")
+    if not allowance.allows(subject.pass_seconds):
+        return allowance.too_long("From how far away decisions come", subject.pass_seconds)
+    try:
+        ours, others, counts = _measured(subject, allowance)
+    except TrainingError as error:
+        return Missing(str(error))
+    if not ours:
+        return Missing("No input of a node has any influence on the decisions that were looked at; biases decide.")
+    mean = torch.stack(ours).mean(0)
+    enough = (mean.cumsum(0) >= NEARLY_ALL).nonzero().flatten()
+    farthest = int(torch.stack(counts).sum(0).nonzero().max())
+    last = min(max(int(enough[0]) if len(enough) else FARTHEST, AT_LEAST), farthest, FARTHEST)
+
+    def shares(of_nodes: list[Tensor]) -> list[float]:
+        found = torch.stack(of_nodes).mean(0)
+        kept: list[float] = torch.cat([found[:last], found[last:].sum()[None]]).tolist()
+        return kept
+
+    lines = [ReachLine(name, shares(of_nodes), measured=False) for name, of_nodes in others.items()]
+    return Reach(
+        hops=list(range(last + 1)),
+        lines=[ReachLine(system.title, shares(ours), measured=True), *lines],
+        nodes=len(ours),
+        nodes_by_hop=shares(counts),
+    )
+
+
+def _measured(
+    subject: Subject, allowance: Allowance
+) -> tuple[list[Tensor], dict[str, list[Tensor]], list[Tensor]]:
+    """By hop, for each node: shares of the trained network, shares by the graph alone, numbers of nodes."""
+    ours, counts = list[Tensor](), list[Tensor]()
+    others: dict[str, list[Tensor]] = {name: [] for name in WEIGHTLESS}
+    depths = [(solve.layer, solve.depth) for solve in subject.solves] if len(subject.batches.sizes) == 1 else []
+    seconds = subject.pass_seconds
+    for graph, nodes in _drawn(subject).items():
+        batch = subject.batches.batch(torch.tensor([graph], device=subject.model.device))
+        edges, size = subject.dataset[graph].edge_index, int(subject.batches.sizes[graph])
+        distances, shares = [], []
+        for node in nodes:
+            if ours and not allowance.allows(1.5 * seconds):  # the others need some time, too
+                break
+            started = time.perf_counter()
+            with at_depths(depths):
+                influence = attribute(subject.model, batch, node, None, None).nodes.abs()
+            distance = hops_to(edges, size, node)
+            seconds = time.perf_counter() - started
+            if float(influence.sum()) > 0:
+                distances.append((node, distance))
+                shares.append(_by_hop(influence, distance))
+                counts.append(torch.bincount(distance[distance >= 0].clamp(max=HOPS), minlength=HOPS + 1).double())
+        ours += shares
+        if distances:
+            adj = subject.usual_adjacency([graph], undirected=False)
+            rows = torch.zeros(size, len(distances), dtype=adj.dtype, device=adj.device)
+            rows[[node for node, _ in distances], range(len(distances))] = 1.0
+            for name, follow in WEIGHTLESS.items():
+                columns = follow(adj, rows).abs().double().cpu().unbind(1)
+                others[name] += [_by_hop(each, far) for each, (_, far) in zip(columns, distances, strict=True)]
+    return ours, others, counts
+
+
+def _drawn(subject: Subject) -> Mapping[int, list[int]]:
+    """Some nodes of the scored part, by graph; always the same ones."""
+    labelled = subject.masks[subject.part].nonzero().flatten().cpu()
+    order = torch.randperm(len(labelled), generator=torch.Generator().manual_seed(0))
+    ends = subject.batches.sizes.cumsum(0).cpu()
+    drawn: dict[int, list[int]] = {}
+    for place in labelled[order[:NODES]].tolist():
+        graph = int(torch.searchsorted(ends, place, right=True))
+        drawn.setdefault(graph, []).append(place - int(ends[graph - 1] if graph else 0))
+    return drawn
+
+
+def _by_hop(influence: Tensor, distance: Tensor) -> Tensor:
+    """Shares by hop; what has no path counts as farthest."""
+    hops = torch.where(distance < 0, HOPS, distance).clamp(max=HOPS)
+    found = torch.zeros(HOPS + 1, dtype=torch.float64).index_add_(0, hops, influence.double())
+    return found / found.sum()
+
+
+# ---------------------------------------------------------------------------------------- from the graph alone
+def _gcn(layers: int) -> Callable[[Adjacency, Tensor], Tensor]:
+    def follow(adj: Adjacency, rows: Tensor) -> Tensor:
+        for _ in range(layers):
+            rows = times(adj, rows, transposed=True)  # rows of Ãᵏ, as columns
+        return rows
+
+    return follow
+
+
+def _series(factors: list[float]) -> Callable[[Adjacency, Tensor], Tensor]:
+    """Σ of factor · Ãⁱ."""
+
+    def follow(adj: Adjacency, rows: Tensor) -> Tensor:
+        total = factors[0] * rows
+        for factor in factors[1:]:
+            rows = times(adj, rows, transposed=True)
+            total += factor * rows
+        return total
+
+    return follow
+
+
+def _appnp(alpha: float, steps: int) -> list[float]:
+    return [alpha * (1 - alpha) ** i for i in range(steps)] + [(1 - alpha) ** steps]
+
+
+def _ignn() -> list[float]:
+    factors = [1.0]
+    while factors[-1] > FADED:
+        factors.append(RATE * factors[-1])
+    return factors
+
+
+WEIGHTLESS: dict[str, Callable[[Adjacency, Tensor], Tensor]] = {
+    "GCN, 2 layers": _gcn(2),
+    "GCN, 8 layers": _gcn(8),
+    "APPNP (α = 0.1, 10 steps)": _series(_appnp(0.1, 10)),
+    "IGNN (fixed point, rate 0.9)": _series(_ignn()),
+}

@@ -1,0 +1,136 @@
+"""What the infinite-depth layers of a network were asked to solve, caught in an evaluation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.decay import as_eps
+from pprgnn.core.depth import Fixed
+from pprgnn.core.recursion import Problem
+from pprgnn.core.steps import Steps
+from pprgnn.nn.infinite_depth import InfiniteDepth
+from pprgnn.nn.infinite_layer import InfiniteLayer
+from pprgnn.nn.layers import infinite_layers
+
+SMALL = 2_000_000  # numbers in a state: up to here, double precision takes no time worth mentioning
+
+Asked: TypeAlias = "Problem | Steps"
+
+
+@dataclass(frozen=True, eq=False)
+class Solve:
+    """One layer: what it had to solve, and what came of it.
+
+    Attributes:
+        name: Of the layer in the network.
+        layer: The layer itself.
+        given: The recursion, in the precision of the network; a :class:`Problem` where a step is ÃGW.
+        depth, status, tol: How deep it went, what is known about that, and the error that was allowed.
+    """
+
+    name: str
+    layer: InfiniteLayer
+    given: Asked
+    depth: int
+    status: str
+    tol: float
+
+    @cached_property
+    def problem(self) -> Asked:
+        """The recursion in double precision, where it is a matter of matrices that are small enough."""
+        given = self.given
+        if isinstance(given, Steps) or given.b.numel() > SMALL or given.b.device.type == "mps":
+            return given
+        b, weight, eps = (each.double() for each in (given.b, given.weight, given.eps))
+        return Problem(b, weight, eps, given.adj.to(torch.float64), given.activation)
+
+    @cached_property
+    def step_seconds(self) -> float:
+        """What one step of it takes."""
+        passes = Passes(self.problem)
+        passes.state(1)
+        started = time.perf_counter()
+        passes.state(2)
+        return max((time.perf_counter() - started) / 2, 1e-6)
+
+
+class Passes:
+    """Passes of any depth through a recursion; a state is good until the next one."""
+
+    def __init__(self, problem: Asked) -> None:
+        self.problem = problem.entered()  # norms do not care about the order of nodes
+        self.buffers = [torch.empty_like(problem.b) for _ in range(2)]
+
+    def state(self, depth: int) -> Tensor:
+        """G⁽⁰⁾ of a pass of this depth."""
+        with torch.no_grad():
+            return self.problem.descend(depth, 0, self.buffers)[0]
+
+
+@contextmanager
+def caught(network: torch.nn.Module) -> Iterator[dict[str, Asked]]:
+    """Within it, the last recursion of each layer by its name; layers that solve something else are not there."""
+    layers, asked = infinite_layers(network), dict[str, Asked]()
+    try:
+        for name, layer in layers:
+            layer.__dict__["_solve_product"] = _product_caught(name, layer, asked)
+            if isinstance(layer, InfiniteDepth):
+                layer.__dict__["problem"] = _steps_caught(name, layer, asked)
+        yield asked
+    finally:
+        for _, layer in layers:
+            for method in ("_solve_product", "problem"):
+                layer.__dict__.pop(method, None)
+
+
+def _product_caught(name: str, layer: InfiniteLayer, asked: dict[str, Asked]) -> Callable[..., Any]:
+    def solve_product(b: Tensor, weight: Tensor, adj: Adjacency) -> Any:
+        eps = as_eps(layer.eps, b, weight.size(0))
+        asked[name] = Problem(b.contiguous(), weight, eps, adj, layer.activation).detach()
+        return type(layer)._solve_product(layer, b, weight, adj)
+
+    return solve_product
+
+
+def _steps_caught(name: str, layer: InfiniteDepth, asked: dict[str, Asked]) -> Callable[..., Any]:
+    def problem(*args: Any, **kwargs: Any) -> Steps:
+        found = type(layer).problem(layer, *args, **kwargs)
+        asked[name] = found.detach()
+        return found
+
+    return problem
+
+
+def solves_of(network: torch.nn.Module, asked: dict[str, Asked]) -> list[Solve]:
+    """The layers that were caught, in their order, with what came of their last pass."""
+    return [
+        Solve(name, layer, asked[name], layer.last_solution.depth, layer.last_solution.status.name, layer.tol)
+        for name, layer in infinite_layers(network)
+        if name in asked and layer.last_solution is not None
+    ]
+
+
+@contextmanager
+def at_depths(layers: Iterable[tuple[InfiniteLayer, int]]) -> Iterator[None]:
+    """Within it, layers go exactly so deep; those of an equilibrium make so many steps."""
+    chosen = list(layers)
+    names = [("steps" if isinstance(layer, EquilibriumConv) else "depth_rule") for layer, _ in chosen]
+    before = [(getattr(layer, name), layer.last_solution) for (layer, _), name in zip(chosen, names, strict=True)]
+    try:
+        for (layer, depth), name in zip(chosen, names, strict=True):
+            setattr(layer, name, depth if name == "steps" else Fixed(depth))
+        yield
+    finally:
+        for (layer, _), name, (old, solution) in zip(chosen, names, before, strict=True):
+            setattr(layer, name, old)
+            layer.last_solution = solution

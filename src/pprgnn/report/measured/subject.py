@@ -1,0 +1,217 @@
+"""A trained run, opened to be measured: its model, its data, one evaluation of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch as Graphs
+from torch_geometric.utils import to_undirected
+
+from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.solution import NotFiniteError
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.split import Split
+from pprgnn.nn.layers import infinite_layers
+from pprgnn.report.measured.budget import Allowance
+from pprgnn.report.measured.results import Missing
+from pprgnn.report.measured.solves import Solve, caught, solves_of
+from pprgnn.training.batches import Batch, Batches
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.evaluation import choose_device, main_metrics
+from pprgnn.training.model import Model, forward, graphs_per_pass
+from pprgnn.training.run import Run
+from pprgnn.training.systems import System, find_system
+from pprgnn.training.train import load_data
+
+FEW_GRAPHS, FEW_NODES = 32, 4096  # of several graphs, states of so many are looked at
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What the parts look at.
+
+    Attributes:
+        run, model, dataset, split, batches: Of the run.
+        masks: For each part of the split, which labels it holds.
+        part: The part that is scored: the test part if there is one.
+        logits, y: Of that part.
+        graphs: The numbers of the graphs in ``few``.
+        few: The graph, or some graphs; scored are their training labels.
+        solves: What its infinite-depth layers solved there.
+        pass_seconds: What one evaluation of ``few`` took.
+        trouble: Why nothing can be measured on the network, if so.
+    """
+
+    run: Run
+    model: Model
+    dataset: GraphDataset
+    split: Split
+    batches: Batches
+    masks: dict[str, Tensor]
+    part: str
+    logits: Tensor
+    y: Tensor
+    graphs: list[int]
+    few: Batch
+    solves: list[Solve]
+    pass_seconds: float
+    trouble: Missing | None = None
+
+    @classmethod
+    def open(cls, run: Run) -> Subject:
+        """Read model and data, and evaluate once."""
+        model = _model(run)
+        dataset, split = load_data(run.config), run.split
+        batches = model.batches(dataset)
+        masks = {part: mask.to(model.device) for part, mask in split.masks(dataset).items()}
+        part = next(part for part in ("test", "val", "train") if bool(masks[part].any()))
+        chosen = _few(batches, batches.parts(masks["train"]))
+        few = batches.batch(chosen, masks["train"])
+        trouble, solves, seconds = None, list[Solve](), 0.0
+        logits, y = torch.empty(0), torch.empty(0)
+        try:
+            one_graph = len(batches.sizes) == 1
+            if not one_graph:
+                solves, seconds = _solves(model, lambda: forward(model.network, few))
+            answers: list[tuple[Tensor, Tensor]] = []
+            seen, taken = _solves(model, lambda: answers.extend(_answers(model, batches, masks[part])))
+            logits, y = (torch.cat(each) for each in zip(*answers, strict=True))
+            if one_graph:
+                solves, seconds = seen, taken
+        except NotFiniteError as error:
+            trouble = Missing(f"The network cannot be evaluated: {error}")
+        if trouble is None and not bool(torch.isfinite(logits).all()):
+            trouble = Missing("The logits of this model are not finite, so there is nothing to measure.")
+        return cls(
+            run=run,
+            model=model,
+            dataset=dataset,
+            split=split,
+            batches=batches,
+            masks=masks,
+            part=part,
+            logits=logits,
+            y=y,
+            graphs=chosen.tolist(),
+            few=few,
+            solves=solves,
+            pass_seconds=seconds,
+            trouble=trouble,
+        )
+
+    # --------------------------------------------------------------------------------------------------- facts
+    @property
+    def system(self) -> System:
+        """What was trained."""
+        return find_system(self.model.config.model.system)
+
+    @property
+    def metric(self) -> str:
+        """The main one."""
+        return main_metrics(self.model.config, self.model.facts)[0]
+
+    @property
+    def input(self) -> Tensor:
+        """What the network reads for each node of ``few``: features, or learned rows."""
+        if self.few.x is not None:
+            return self.few.x
+        rows: Any = self.model.network.embedding
+        learned: Tensor = rows.weight.detach()
+        return learned
+
+    @property
+    def _is_equilibrium(self) -> bool:
+        return any(isinstance(layer, EquilibriumConv) for _, layer in infinite_layers(self.model.network))
+
+    def without_recursion(self) -> Missing:
+        """Why there are no solves to look at."""
+        title = self.system.title
+        if self._is_equilibrium:
+            return Missing(
+                f"{title} repeats the same step until nothing changes: nothing decays with depth, so there are "
+                f"neither rates of decay nor a certificate made of them."
+            )
+        return Missing(f"{title} has no infinite-depth layer, so its depth is a setting and not a result.")
+
+    def without_product(self) -> Missing:
+        """Why no solve is one of matrices alone."""
+        if self._is_equilibrium:
+            return Missing(
+                f"The gradient of {self.system.title} is that of an equilibrium: it needs one state, and no terms "
+                f"are left out."
+            )
+        if not self.solves:
+            return self.without_recursion()
+        return Missing(
+            "A step of these layers is a convolution of its own and not a product of matrices, so its gradient is "
+            "left to automatic differentiation; this is measured for PPRConv alone."
+        )
+
+    # -------------------------------------------------------------------------------------------------- matrices
+    def usual_adjacency(self, graphs: list[int], *, undirected: bool) -> Adjacency:
+        """Ã of these graphs as GCN, SGC and APPNP have it: with self-loops, symmetrically normalised."""
+        own = self.batches.adj
+        usual = {"normalize": "sym", "add_self_loops": True}
+        if len(self.batches.sizes) == 1 and own is not None and self.model.network.adjacency_options == usual:
+            value = own.value
+            if bool((value >= 0).all()) and (own.is_symmetric or not undirected):
+                return own
+        data = Graphs.from_data_list([self.dataset[number] for number in graphs])
+        edges, weight = data.edge_index, data.get("edge_weight")
+        weight = None if weight is None else weight.abs().to(torch.get_default_dtype())
+        if undirected:
+            edges = to_undirected(edges, weight, data.num_nodes, reduce="mean")
+            edges, weight = edges if isinstance(edges, tuple) else (edges, None)
+        adj = Adjacency.from_edge_index(edges, weight, data.num_nodes, normalize="sym", add_self_loops=True)
+        return adj.to(torch.get_default_dtype()).to(self.model.device)
+
+
+def of_layers(
+    solves: list[Solve], allowance: Allowance, of_layer: Callable[[Solve, Allowance], Found | Missing]
+) -> list[Found] | Missing:
+    """The same for each layer, in equal shares of the time; why not, if there is none for which it can be had."""
+    found, missing = [], Missing("There is no layer to look at.")
+    for number, solve in enumerate(solves):
+        one = of_layer(solve, allowance.among(len(solves) - number))
+        if isinstance(one, Missing):
+            missing = one
+        else:
+            found.append(one)
+    return found or missing
+
+
+def _model(run: Run) -> Model:
+    if not run.model_path.is_file():
+        raise TrainingError(
+            f"The run in {run.folder} has no model yet; continue it with `pprgnn train --resume {run.folder}`."
+        )
+    model = Model.load(run.model_path)
+    model.network.to(choose_device(model.config.training.device))
+    return model
+
+
+def _few(batches: Batches, graphs: Tensor) -> Tensor:
+    graphs = graphs[:FEW_GRAPHS]
+    fit = int((batches.sizes[graphs].cumsum(0) <= FEW_NODES).sum())
+    return graphs[: max(fit, 1)]
+
+
+def _solves(model: Model, evaluate: Callable[[], Any]) -> tuple[list[Solve], float]:
+    with model.precise(), torch.no_grad(), caught(model.network) as asked:
+        started = time.perf_counter()
+        evaluate()
+        return solves_of(model.network, asked), time.perf_counter() - started
+
+
+def _answers(model: Model, batches: Batches, mask: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Logits and truth of the rows under a mask, batch by batch."""
+    graphs = batches.parts(mask)
+    parts = batches.cut(graphs, graphs_per_pass(batches), mask)
+    return [(forward(model.network, batch), batch.y) for batch in parts]

@@ -1,0 +1,109 @@
+"""The page: sections and figures of one run, or of several side by side, in one file that needs no other."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pprgnn
+from pprgnn.report.answer import answer, not_comparable, side_by_side
+from pprgnn.report.certificate import convergence, truncation
+from pprgnn.report.classes import classes
+from pprgnn.report.cost import cost
+from pprgnn.report.curves import depth_over_epochs, training_curves
+from pprgnn.report.decay import decay
+from pprgnn.report.distance import reach, smoothing
+from pprgnn.report.provenance import commands, data_table, environment_table, measured_line, settings_table
+from pprgnn.report.scores import against_others, folds
+from pprgnn.report.shown import Section, Shown
+from pprgnn.report.subject import Subject
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+CERTIFICATE = (
+    "A layer of infinite depth is computed to a finite one. The error of stopping there is measured against a "
+    "pass so deep that only rounding is left, and bounded by a product that needs no such pass: the certificate."
+)
+DISTANCE = (
+    "A message is multiplied by βₙ = 1/(1+nε) on its n-th hop. What arrives from far away depends on that, on the "
+    "weights and on the graph."
+)
+
+
+def sections(subjects: Sequence[Subject]) -> list[Section]:
+    """All figures, in the order in which one asks."""
+    parts: list[tuple[str, str, str, list[Shown]]] = [
+        ("result", "Result", "", [against_others(subjects), *folds(subjects)]),
+        ("training", "Training", "", training_curves(subjects)),
+        (
+            "depth",
+            "Depth and its proof",
+            CERTIFICATE,
+            [*convergence(subjects), depth_over_epochs(subjects), *truncation(subjects)],
+        ),
+        ("distance", "How far it sees", DISTANCE, [*reach(subjects), *decay(subjects), *smoothing(subjects)]),
+        ("cost", "What it costs", "", cost(subjects)),
+        ("classes", "Classes", "", classes(subjects)),
+    ]
+    # What is missing comes last, in a line of its own: it must not leave a hole between figures.
+    return [
+        Section(name, title, lead, sorted(shown, key=lambda each: bool(each.missing)))
+        for name, title, lead, shown in parts
+    ]
+
+
+def render(subjects: Sequence[Subject], path: Path) -> str:
+    """The page as text; ``path`` is only named on it."""
+    several = len(subjects) > 1
+    title = (
+        " / ".join(each.name for each in subjects)
+        if several
+        else f"{subjects[0].system} on {subjects[0].summary['data']}"
+    )
+    return fill(
+        "report.html.j2",
+        title=title,
+        several=several,
+        answers=[answer(each) for each in subjects],
+        compared=side_by_side(subjects) if several else None,
+        not_comparable=not_comparable(subjects) if several else [],
+        sections=sections(subjects),
+        commands=commands(subjects, path),
+        differing=settings_table(subjects, only_different=True) if several else None,
+        settings=settings_table(subjects),
+        sources=[(each, environment_table(each), data_table(each), measured_line(each)) for each in subjects],
+        version=pprgnn.__version__,
+    )
+
+
+def fill(template: str, **values: Any) -> str:
+    """A template with its values; all that is not marked as safe is escaped."""
+    script = _part("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    text = (
+        _environment()
+        .get_template(template)
+        .render(style=_part("style.css"), script=script, script_hash=digest, **values)
+    )
+    return text + "\n"
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("pprgnn.report", "template"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _part(name: str) -> str:
+    return (files("pprgnn.report") / "template" / name).read_text(encoding="utf-8").strip()

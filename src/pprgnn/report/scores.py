@@ -1,0 +1,204 @@
+"""How good it is: beside baselines and the paper, and over the runs of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pprgnn.report import svg
+from pprgnn.report.plot import MARKS, add_legend, tidy
+from pprgnn.report.shown import Shown, Table
+from pprgnn.report.subject import Subject
+from pprgnn.report.wording import counted, cut, known, percent, points, scored
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PARTS = {"val": "validation", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One score of the test part."""
+
+    name: str
+    value: float
+    spread: float | None
+    source: str
+    kind: str  # ours, measured, quoted
+    look: int = 0
+
+
+def against_others(subjects: Sequence[Subject]) -> Shown:
+    """The score beside baselines measured here, and figures from papers."""
+    title, metric = "Beside baselines and the paper", subjects[0].metric
+    rows = _rows(subjects)
+    if not rows:
+        return Shown("others", title, missing=f"The {metric} of the test part is not defined.")
+    reading = _beside(subjects, rows)
+    how = (
+        "Filled: measured here, on the same split; hollow: quoted from elsewhere, which may have another split "
+        "and protocol. Bars are standard deviations."
+    )
+    ordered = sorted(rows, key=lambda row: row.value)
+    height = 76 + 30 * len(ordered)
+    drawn = _both("others", reading, height, lambda figure: _dots(figure, ordered, metric))
+    table = Table(
+        ["system", f"test {metric}", "points to the first", "source"],
+        [
+            [row.name, scored(row.value, row.spread), points(row.value - rows[0].value), row.source]
+            for row in reversed(ordered)
+        ],
+        kind="words",
+    )
+    return Shown("others", title, reading=reading, how=how, table=table, **drawn)
+
+
+def _both(name: str, says: str, height: float, fill: Callable[[Figure], None]) -> dict[str, Any]:
+    """The drawing for the whole width, and the one for a narrow screen."""
+    wide, narrow = (
+        svg.draw(name, says, (svg.WIDE, height), fill),
+        svg.draw(f"{name}-slim", says, (svg.HALF, height), fill),
+    )
+    return {"svg": wide, "narrow": narrow, "wide": True}
+
+
+def _rows(subjects: Sequence[Subject]) -> list[Row]:
+    rows, several = [], len(subjects) > 1
+    for each in subjects:
+        value, spread = each.score("test")
+        if value is not None and known(value):
+            name = each.name if several else f"{each.system} (this {'study' if each.is_study else 'run'})"
+            rows.append(Row(name, value, spread, "this page", "ours", each.look))
+    for each in subjects:
+        for one in each.measured.baselines:
+            if one.name not in {row.name for row in rows} and known(one.value):
+                kind = "measured" if one.measured else "quoted"
+                rows.append(Row(one.name, one.value, one.spread, one.source, kind))
+    return rows if any(row.kind == "ours" for row in rows) else []
+
+
+def _beside(subjects: Sequence[Subject], rows: Sequence[Row]) -> str:
+    ours = max((row for row in rows if row.kind == "ours"), key=lambda row: row.value)
+    best = f"{ours.name}: " if len(subjects) > 1 else ""
+    text = f"{best}{scored(ours.value, ours.spread)} {subjects[0].metric} on the test part"
+    for kind, says in (("measured", "the best baseline measured here"), ("quoted", "the best figure quoted")):
+        others = [row for row in rows if row.kind == kind]
+        if others:
+            top = max(others, key=lambda row: row.value)
+            ahead = points(ours.value - top.value)
+            text += f"; {ahead} points to {says}, {top.name} ({scored(top.value, top.spread)})"
+    return f"{text}."
+
+
+def _dots(figure: Figure, rows: Sequence[Row], metric: str) -> None:
+    axes, wide = figure.subplots(), figure.get_size_inches()[0] * 72 > svg.HALF
+    for place, row in enumerate(rows):
+        look: dict[str, Any] = {
+            "ours": {"color": svg.SERIES[row.look % len(svg.SERIES)], "marker": MARKS[row.look % len(MARKS)]},
+            "measured": {"color": svg.SOFT, "marker": "s"},
+            "quoted": {"color": svg.SOFT, "marker": "D", "markerfacecolor": svg.PAPER},
+        }[row.kind]
+        size = 11 if row.kind == "ours" else 8
+        bar = None if row.spread is None else 100 * row.spread
+        axes.errorbar(100 * row.value, place, xerr=bar, markersize=size, capsize=3, elinewidth=1.4, **look)
+        axes.annotate(
+            f"{100 * row.value:.1f}",
+            (100 * row.value, place),
+            xytext=(0, 8),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=svg.LARGE - 2 if wide else svg.SMALL - 1,
+            color=svg.INK if row.kind == "ours" else svg.SOFT,
+        )
+    axes.set_yticks(range(len(rows)), [cut(row.name, 36 if wide else 24) for row in rows])
+    for name, row in zip(axes.get_yticklabels(), rows, strict=True):
+        name.set_color(svg.INK)
+        name.set_fontweight("bold" if row.kind == "ours" else "normal")
+    axes.set_ylim(-0.6, len(rows) - 0.2)
+    axes.set_xlabel(f"test {metric}, percent")
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="both")
+    axes.spines["left"].set_visible(False)
+    axes.margins(x=0.08)
+    axes.xaxis.set_major_formatter(lambda value, _: tidy(value))
+
+
+# ----------------------------------------------------------------------------------------------------------- folds
+def folds(subjects: Sequence[Subject]) -> list[Shown]:
+    """Every run of a study, with mean and standard deviation."""
+    return [_folds(each, len(subjects) > 1) for each in subjects if each.is_study]
+
+
+def _folds(subject: Subject, several: bool) -> Shown:
+    metric = subject.metric
+    parts = [part for part in PARTS if known(subject.score(part)[0])]
+    runs = counted(len(subject.members), "run")
+    wanted = len(subject.others) if subject.summary["finished"] else None
+    unfinished = "" if wanted is not None else " The study is not finished: runs are missing."
+    said = [f"{PARTS[part]} {scored(*subject.score(part))}" for part in parts]
+    ahead = f"{subject.name}: " if several else ""
+    reading = f"{ahead}{metric} over {runs}: {', '.join(said)} (mean ± standard deviation)."
+    test = [each["scores"]["test"].get(metric) for each in subject.members if "test" in each["scores"]]
+    finite = [value for value in test if known(value)]
+    if len(finite) > 1:
+        reading += f" The runs lie between {percent(min(finite))} and {percent(max(finite))} on the test part."
+    name = f"folds-{subject.look + 1}"
+    rows = [_fold_row(each, parts, metric) for each in subject.members]
+    table = Table(["run", *(f"{PARTS[part]} {metric}" for part in parts), "epoch kept", "of"], rows)
+    how = "One point per split and seed; the bar is the mean with one standard deviation to each side."
+    title = "Every run" + (f": {subject.name}" if several else "")
+    drawn = _both(name, reading, 90 + 64 * len(parts), lambda figure: _strip(figure, subject, parts))
+    return Shown(name, title, reading=reading + unfinished, how=how, table=table, **drawn)
+
+
+def _fold_row(member: Mapping[str, Any], parts: Sequence[str], metric: str) -> list[str]:
+    values = [percent(member["scores"].get(part, {}).get(metric)) for part in parts]
+    return [member["run"], *values, str(member["best_epoch"]), str(member["epochs"])]
+
+
+def _strip(figure: Figure, subject: Subject, parts: Sequence[str]) -> None:
+    axes = figure.subplots()
+    seeds = sorted({each["seed"] for each in subject.members})
+    for place, part in enumerate(parts):
+        _points(axes, subject, part, place, seeds)
+        mean, std = subject.score(part)
+        if mean is not None and std is not None:
+            at = place + 0.32
+            style = {"color": svg.INK, "marker": "|", "markersize": 14, "capsize": 4, "elinewidth": 1.6}
+            axes.errorbar(100 * mean, at, xerr=100 * std, zorder=4, **style)  # type: ignore[arg-type]
+            text = {"textcoords": "offset points", "ha": "center", "va": "bottom", "color": svg.INK}
+            axes.annotate(f"{100 * mean:.1f} ± {100 * std:.1f}", (100 * mean, at), xytext=(0, 7), **text)  # type: ignore[arg-type]
+    axes.set_yticks(range(len(parts)), [PARTS[part] for part in parts])
+    axes.set_ylim(-0.5, len(parts) - 0.2)
+    axes.set_xlabel(f"{subject.metric}, percent")
+    axes.tick_params(axis="y", length=0, labelcolor=svg.INK)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    axes.margins(x=0.06)
+    axes.xaxis.set_major_formatter(lambda value, _: tidy(value))
+    if 1 < len(seeds) <= len(MARKS):
+        add_legend(figure, [axes])
+
+
+def _points(axes: Axes, subject: Subject, part: str, place: int, seeds: Sequence[int]) -> None:
+    """The points of one part; those with the same value stand above each other."""
+    seen: dict[float, int] = {}
+    for each in subject.members:
+        value = each["scores"].get(part, {}).get(subject.metric)
+        if not known(value):
+            continue
+        height = seen[value] = seen.get(value, -1) + 1
+        look = seeds.index(each["seed"]) if len(seeds) <= len(MARKS) else 0
+        axes.plot(
+            [100 * value],
+            [place - 0.25 + 0.11 * (height % 5)],
+            MARKS[look],
+            color=svg.SERIES[look % len(svg.SERIES)],
+            markersize=8,
+            alpha=0.8,
+            label=f"seed {each['seed']}",
+        )

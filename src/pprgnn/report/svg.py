@@ -1,0 +1,154 @@
+"""Drawings as inline SVG whose colours are those of the page: one drawing for light, dark and paper.
+
+matplotlib draws with the colours of the light page; each of them becomes a CSS variable, with itself to fall back
+on. Text stays text, and the same values give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK, SOFT, GRID, PAPER = "#1c2127", "#5a636e", "#e2e5e9", "#ffffff"
+# Okabe and Ito's colours, which the colour-blind can tell apart; the light ones darkened to be seen on white.
+BLUE, RED, GREEN, PINK, ORANGE, SKY = "#0072b2", "#c95400", "#00845f", "#b4558b", "#a56f00", "#2f8cc2"
+SERIES = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
+VARIABLES = {
+    INK: "ink",
+    SOFT: "soft",
+    GRID: "grid",
+    PAPER: "paper",
+    BLUE: "blue",
+    RED: "red",
+    GREEN: "green",
+    PINK: "pink",
+    ORANGE: "orange",
+    SKY: "sky",
+    # As the pictures of RESULTS.md have them.
+    "#000000": "ink",
+    "#8c8c8c": "soft",
+    "#dddddd": "grid",
+    "#d55e00": "red",
+    "#009e73": "green",
+    "#cc79a7": "pink",
+    "#e69f00": "orange",
+    "#56b4e9": "sky",
+}
+HALF, WIDE = 420, 860  # pixels
+SMALL, LARGE = 12.0, 14.0  # of text in them: at 700 pixels still more than 11
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+REFERENCE = re.compile(r"url\(#([^)]+)\)")
+
+
+def draw(name: str, says: str, size: tuple[float, float], fill: Callable[[Figure], None]) -> str:
+    """What ``fill`` draws into a figure of ``size`` pixels, as SVG.
+
+    Args:
+        name: Starts every id in it, so that two drawings on a page never meet.
+        says: For those who cannot see it.
+        size: Width and height.
+        fill: Draws.
+    """
+    from matplotlib import style
+    from matplotlib.figure import Figure  # without pyplot: no window, no global state
+
+    with warnings.catch_warnings(), style.context(["default", _style(size[0])]):
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # the reader's fonts have it
+        figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
+        fill(figure)
+        return themed(figure, name, says)
+
+
+def themed(figure: Figure, name: str, says: str) -> str:
+    """A figure of matplotlib as SVG in the colours of the page."""
+    from matplotlib import rc_context
+
+    written = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "text.parse_math": False}):
+        figure.savefig(written, format="svg", metadata=nothing, transparent=True)
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", XLINK)
+    root = ElementTree.fromstring(written.getvalue())
+    _drop_styles(root)
+    _own_ids(root, name)
+    for element in root.iter():
+        _theme(element)
+    for size in ("width", "height"):
+        root.set(size, root.attrib[size].removesuffix("pt"))
+    root.attrib |= {"role": "img", "aria-label": says}
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _style(width: float) -> dict[str, Any]:
+    size = LARGE if width > HALF else SMALL
+    return {
+        "font.size": size,
+        "axes.titlesize": size,
+        "axes.labelsize": size,
+        "xtick.labelsize": size,
+        "ytick.labelsize": size,
+        "legend.fontsize": size,
+        "text.parse_math": False,
+        "text.color": INK,
+        "axes.titlecolor": SOFT,
+        "axes.labelcolor": SOFT,
+        "axes.edgecolor": SOFT,
+        "axes.linewidth": 0.8,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "grid.color": GRID,
+        "grid.linewidth": 0.8,
+        "xtick.color": SOFT,
+        "ytick.color": SOFT,
+        "lines.solid_capstyle": "round",
+        "figure.constrained_layout.h_pad": 0.06,
+        "figure.constrained_layout.w_pad": 0.04,
+    }
+
+
+# ----------------------------------------------------------------------------------------------------- into a page
+def _drop_styles(root: ElementTree.Element) -> None:
+    """Style sheets and metadata of the drawing would hold for the whole page."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag in (f"{{{SVG}}}style", f"{{{SVG}}}metadata"):
+                parent.remove(child)
+
+
+def _own_ids(root: ElementTree.Element, name: str) -> None:
+    """Keep the ids that the drawing itself uses, with its name in front."""
+    link = f"{{{XLINK}}}href"
+    used = {element.attrib[link][1:] for element in root.iter() if link in element.attrib}
+    for element in root.iter():
+        used |= {name for value in element.attrib.values() for name in REFERENCE.findall(value)}
+    for element in root.iter():
+        found = element.attrib.pop("id", None)
+        if found in used:
+            element.set("id", f"{name}-{found}")
+        if link in element.attrib:
+            element.set("href", f"#{name}-{element.attrib.pop(link)[1:]}")
+        if "clip-path" in element.attrib:
+            element.set("clip-path", REFERENCE.sub(rf"url(#{name}-\1)", element.attrib["clip-path"]))
+
+
+def _theme(element: ElementTree.Element) -> None:
+    style = element.attrib.get("style")
+    if style is None:
+        return
+    kept = [part.strip() for part in style.split(";") if not part.strip().startswith("font-family")]
+    element.set("style", COLOUR.sub(_variable, "; ".join(kept)))
+
+
+def _variable(found: re.Match[str]) -> str:
+    colour = found[0]
+    return f"var(--{VARIABLES[colour]}, {colour})" if colour in VARIABLES else colour
