@@ -28,6 +28,7 @@ FULLY_DESCRIBED = (
     "pprgnn.training",
     "pprgnn.baselines",
     "pprgnn.distributed",
+    "pprgnn.report",
 )
 
 

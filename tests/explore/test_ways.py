@@ -12,7 +12,8 @@ from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.explain import explain_node
 from pprgnn.training.model import forward
 
-from ..problems import ZOO, random_graph
+from ..problems import ZOO
+from ..training.small_data import one_graph
 from ..training.test_explain import of_graph, untrained
 from .questions import answers, explain
 
@@ -26,7 +27,13 @@ NONLINEAR = [
     ("activation=identity", "layers=2"),
     ("activation=tanh", "input_layer=true", "learn_eps=channel"),
 ]
-LINEAR = [(), ("smooth_input=true",), ("norm=layer",), ("learn_eps=channel", "bias=false"), ("norm=batch", "jk=cat")]
+LINEAR = [
+    (),
+    ("smooth_input=true",),
+    ("norm=layer",),
+    ("learn_eps=channel", "bias=false"),
+    ("norm=batch", "jk=cat"),
+]
 
 
 def draw_norms(model):
@@ -137,8 +144,9 @@ def test_norms_over_all_nodes_go_the_whole_way(monkeypatch):
 
 def test_what_was_not_followed_is_told(monkeypatch):
     """Nothing is negative here, so that what is missing from a node is at most what is missing from the score."""
-    dataset, usual, mine = pair(random_graph(1, nodes=300), ("bias=false", "layers=2"), multi_label=True)
-    dataset._data.x = dataset._data.x.abs()
+    dataset = one_graph(300, edges=450, multi_label=True)
+    dataset._data.x.abs_()
+    usual, mine = (untrained(dataset, *USUAL, "bias=false", "layers=2") for _ in range(2))
     for model in (usual, mine):
         for parameter in model.network.parameters():
             parameter.data = parameter.data.abs()
@@ -152,7 +160,9 @@ def test_what_was_not_followed_is_told(monkeypatch):
     assert 0.001 < missing < 0.9
     assert answer["exact"] is False
     assert f"leave {missing:.1%} of the score unexplained." in answer["left_out"]
-    assert answer["left_out"].startswith("Followed were the 60 nodes with the largest possible influence, which have ")
+    assert answer["left_out"].startswith(
+        "Followed were the 60 nodes with the largest possible influence, which have "
+    )
     near = [each for each in answer["nodes"] if each["hop"] <= 1]
     assert len(near) > 3
     for each in answer["nodes"]:
@@ -164,7 +174,7 @@ def test_what_was_not_followed_is_told(monkeypatch):
 
 
 def test_more_nodes_leave_less_out(monkeypatch):
-    dataset = of_graph(random_graph(2, nodes=200))
+    dataset = one_graph(200, edges=300)
     rests = []
     for rows in (20, 80, 200):
         with monkeypatch.context() as patch:

@@ -117,6 +117,12 @@ def finite(**changes):
     return measurements(**dict.fromkeys(parts, NO_LAYER) | changes)
 
 
+def bare(**changes):
+    """Nothing was measured: a page that is written in a moment."""
+    parts = ("convergence", "decay", "reach", "smoothing", "truncation", "cost", "classes")
+    return measurements(**dict.fromkeys(parts, Missing("There was no time for it.")) | {"baselines": []} | changes)
+
+
 def records(epochs=40, layers=1, val=True):
     return [
         {

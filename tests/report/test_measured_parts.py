@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import Data
@@ -19,13 +19,13 @@ from pprgnn.core.recursion import Problem
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.nn import PPRConv
 from pprgnn.nn.layers import infinite_layers
-from pprgnn.report.measured.baselines import baselines
+from pprgnn.report.measured.baselines import baselines, published, spread_labels
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.classes import classes
 from pprgnn.report.measured.convergence import convergence, layer_convergence
 from pprgnn.report.measured.cost import cost
 from pprgnn.report.measured.decay import decay
-from pprgnn.report.measured.reach import reach
+from pprgnn.report.measured.reach import WEIGHTLESS, reach
 from pprgnn.report.measured.results import (
     ClassScores,
     Convergence,
@@ -38,7 +38,13 @@ from pprgnn.report.measured.results import (
 from pprgnn.report.measured.smoothing import energy, mean_distance, smoothing
 from pprgnn.report.measured.solves import Passes, Solve
 from pprgnn.report.measured.subject import Subject
-from pprgnn.report.measured.truncation import arriving_gradients, layer_truncation, left_out, truncation
+from pprgnn.report.measured.truncation import (
+    arriving_gradients,
+    chosen_terms,
+    layer_truncation,
+    left_out,
+    truncation,
+)
 from pprgnn.training.explain import explain_node
 from pprgnn.training.metrics import scores
 from pprgnn.training.run import Run
@@ -51,8 +57,8 @@ def plenty() -> Allowance:
     return Allowance(60.0, 60.0, Run("somewhere").folder)
 
 
-def opened(folder: Any, dataset: GraphDataset, *settings: str) -> Subject:
-    train(quick("epochs=6", *settings), dataset=dataset, split=divided(dataset), folder=folder)
+def opened(folder: Any, dataset: GraphDataset, *chosen: str) -> Subject:
+    train(quick("epochs=6", *chosen), dataset=dataset, split=divided(dataset), folder=folder)
     return Subject.open(Run.open(folder))
 
 
@@ -69,8 +75,8 @@ def line_graph(nodes: int = 24) -> GraphDataset:
 @pytest.fixture(scope="module")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
     """Two layers, tanh, a rate for each channel, no self-loops."""
-    settings = ("layers=2", "activation=tanh", "learn_eps=channel", "eps=0.3", "self_loops=false", "hidden=6")
-    return opened(tmp_path_factory.mktemp("runs") / "line", line_graph(), *settings)
+    chosen = ("layers=2", "activation=tanh", "learn_eps=channel", "eps=0.3", "self_loops=false", "hidden=6")
+    return opened(tmp_path_factory.mktemp("runs") / "line", line_graph(), *chosen)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +102,7 @@ def recursions(draw: st.DrawFn) -> Problem:
     )
     generator = torch.Generator().manual_seed(seed)
     b = torch.randn(graph.num_nodes, 3, generator=generator)
-    weight = draw(st.sampled_from([0.0, 0.3, 2.0, 6.0])) * torch.randn(3, 3, generator=generator)
+    weight = draw(st.sampled_from([0.0, 0.3, 1.0, 3.0])) * torch.randn(3, 3, generator=generator)
     eps = draw(st.sampled_from([torch.tensor(0.4), torch.tensor([0.3, 1.0, 4.0])]))
     adj = graph.adjacency(add_self_loops=True, dtype=torch.float32)
     return Problem(b, weight, eps, adj, draw(st.sampled_from([RELU, TANH])))
@@ -104,6 +110,7 @@ def recursions(draw: st.DrawFn) -> Problem:
 
 # ---------------------------------------------------------------------------------------------------- convergence
 @given(recursions())
+@settings(max_examples=20)
 def test_errors_are_those_of_dense_matrices_and_never_above_the_certificate(problem: Problem) -> None:
     found = layer_convergence(solve_of(problem, 5), plenty())
     assert isinstance(found, Convergence)
@@ -112,18 +119,18 @@ def test_errors_are_those_of_dense_matrices_and_never_above_the_certificate(prob
     scale, sup = float(b.norm()), float(b.abs().max())
     faded = b
     for k in range(found.depths[-1] + 1):
-        if k in found.depths:
+        if k in found.depths[::4] + found.depths[-1:]:
             place = found.depths.index(k)
             state = reference.states(b, weight, a, eps, problem.activation.function, k)[0]
             assert found.errors[place] == pytest.approx(
-                float((state - infinite).norm()) / scale, rel=1e-6, abs=1e-13
+                float((state - infinite).norm()) / scale, rel=1e-6, abs=100 * found.rounding
             )
-            certificate = found.certificate[place]
-            assert certificate is None or found.errors[place] <= certificate + found.rounding
-            assert found.influence[place] == pytest.approx(float(faded.abs().max()) / sup, rel=1e-6, abs=1e-13)
+            assert found.influence[place] == pytest.approx(float(faded.abs().max()) / sup, rel=1e-6)
         faded = problem.activation.function((a @ faded @ weight) / (1 + (k + 1) * eps))
+    for error, certificate in zip(found.errors, found.certificate, strict=True):
+        assert certificate is None or error <= certificate + found.rounding
     assert found.depths[0] == 0
-    assert found.errors[-1] <= max(found.rounding, 1e-14)
+    assert found.errors[-1] <= 4 * found.rounding
 
 
 def test_every_depth_up_to_rounding_is_there_and_the_chosen_one_keeps_its_promise(subject: Subject) -> None:
@@ -140,14 +147,49 @@ def test_every_depth_up_to_rounding_is_there_and_the_chosen_one_keeps_its_promis
 
 
 def test_without_a_certificate_two_deep_passes_that_agree_are_the_reference() -> None:
-    ring = problems.ring(12)
-    adj = ring.adjacency(dtype=torch.float32)
-    problem = Problem(torch.randn(12, 2), -40 * torch.eye(2), torch.tensor(0.05), adj, RELU)
-    assert problem.bounds().depth(1e-16, 2000) is None or problem.bounds().error(10) == math.inf
+    """A large norm that never comes into play: W is triangular, so its powers stay small."""
+    b, weight = (
+        torch.randn(5, 2, generator=torch.Generator().manual_seed(0)),
+        torch.tensor([[1.0, 40.0], [0, 1.0]]),
+    )
+    adj = problems.ring(5).adjacency(dtype=torch.float32)
+    problem = Problem(b, weight, torch.tensor(0.02), adj, RELU)
+    assert problem.bounds().depth(1e-16, 2000) is None
     found = layer_convergence(solve_of(problem, 20), plenty())
     assert isinstance(found, Convergence)
-    assert found.certificate[0] is None
-    assert found.errors[-1] <= 4 * found.rounding
+    assert set(found.certificate) == {None}
+    assert 50 < found.depths[-1] < 200
+    assert max(found.errors[-2:]) <= found.rounding < 1e-12
+
+
+def test_a_layer_that_does_not_settle_says_so() -> None:
+    draw = torch.Generator().manual_seed(0)
+    weight = 60 * torch.linalg.qr(torch.randn(2, 2, generator=draw)).Q
+    adj = problems.ring(5).adjacency(dtype=torch.float32)
+    problem = Problem(torch.randn(5, 2, generator=draw), weight, torch.tensor(0.01), adj, TANH)
+    found = layer_convergence(solve_of(problem, 200), plenty())
+    assert isinstance(found, Missing)
+    assert "still changes after" in found.reason
+
+
+def negative(weight: float) -> Convergence:
+    """W < 0 and ReLU on a ring: shallow states flip between two values with every step."""
+    adj = problems.ring(6).adjacency(dtype=torch.float32)
+    problem = Problem(torch.ones(6, 1), torch.tensor([[weight]]), torch.tensor(0.5), adj, RELU)
+    found = layer_convergence(solve_of(problem, 20), plenty())
+    assert isinstance(found, Convergence)
+    return found
+
+
+def test_a_cycle_is_not_taken_for_convergence() -> None:
+    found = negative(-6.0)
+    assert found.errors[:20:2] == pytest.approx([0.91667] * 10, abs=1e-4)
+    assert found.errors[1:20:2] == pytest.approx([0.08333] * 10, abs=1e-4)
+    assert max(found.errors[-2:]) <= found.rounding < 1e-10
+
+
+def test_rounding_is_what_rounding_does_to_the_state_however_bad_that_is() -> None:
+    assert negative(-40.0).rounding > 0.5  # steps up to 40 times as large, some eighty of them
 
 
 def test_a_short_time_gives_fewer_depths_and_none_gives_a_sentence(plain: Subject) -> None:
@@ -155,7 +197,7 @@ def test_a_short_time_gives_fewer_depths_and_none_gives_a_sentence(plain: Subjec
     slow = Solve(solve.name, solve.layer, solve.given, solve.depth, solve.status, solve.tol)
     slow.__dict__["step_seconds"] = 0.01  # as on a large graph
     everything = layer_convergence(slow, plenty())
-    some = layer_convergence(slow, Allowance(1.0, 30.0, Run("R").folder))
+    some = layer_convergence(slow, Allowance(5.0, 30.0, Run("R").folder))
     none = layer_convergence(slow, Allowance(0.05, 30.0, Run("R").folder))
     assert isinstance(everything, Convergence)
     assert isinstance(some, Convergence)
@@ -170,7 +212,7 @@ def test_a_short_time_gives_fewer_depths_and_none_gives_a_sentence(plain: Subjec
 def test_states_that_overflow_are_missing() -> None:
     adj = problems.ring(4).adjacency(dtype=torch.float64)
     huge = Problem(
-        torch.full((4, 1), 1e300).double(), torch.full((1, 1), 1e12).double(), torch.tensor(0.1), adj, RELU
+        1e300 * torch.ones(4, 1).double(), 1e12 * torch.ones(1, 1).double(), torch.tensor(0.1), adj, RELU
     )
     assert isinstance(layer_convergence(solve_of(huge, 5), plenty()), Missing)
 
@@ -282,6 +324,16 @@ def test_shares_by_hop_are_those_of_single_explanations_and_of_powers_of_the_mat
         assert line.measured == (line.name == subject.system.title)
     assert found.nodes_by_hop == pytest.approx(expected["count"])
     assert found.hops == list(range(len(found.hops)))
+
+
+def test_what_follows_from_the_graph_alone_are_rows_of_the_matrix_along_the_messages() -> None:
+    graph = problems.random_graph(2, 6, directed=True, weighted=True)
+    adj = graph.adjacency(add_self_loops=True)
+    a, nodes = adj.to_dense(), torch.eye(6).double()
+    eighth, forever = torch.linalg.matrix_power(a, 8), torch.linalg.inv(nodes - 0.9 * a)
+    assert torch.allclose(WEIGHTLESS["GCN, 8 layers"](adj, nodes).t(), eighth)
+    found = WEIGHTLESS["IGNN (fixed point, rate 0.9)"](adj, nodes).t()
+    assert float((found - forever).abs().max()) < 2e-4 * float(forever.max())
 
 
 def folded(rows: list[Any], bins: int, scale: float) -> list[float]:
@@ -440,6 +492,7 @@ def test_baselines_are_scored_on_the_same_part(plain: Subject) -> None:
     spread = known
     for _ in range(50):
         spread = (0.9 * a @ spread + 0.1 * known).clamp(0, 1)
+    assert torch.allclose(spread_labels(plain, y, train_rows), spread, atol=1e-6)
     right = spread[test_rows].argmax(1) == y[test_rows]
     assert found["label propagation"].value == pytest.approx(float(right.float().mean()))
     assert all(each.measured for each in found.values())  # nobody published anything about this graph
@@ -453,9 +506,7 @@ def test_the_paper_is_quoted_with_its_protocol(plain: Subject) -> None:
             split=SimpleNamespace(protocol=protocol),
             metric=metric,
         )
-        from pprgnn.report.measured.baselines import _published
-
-        return {each.name: each for each in _published(asked)}
+        return {each.name: each for each in published(asked)}
 
     mutag = quoted("MUTAG", "honest")
     assert mutag["PPRGNN in the paper"].value == pytest.approx(0.904)
@@ -474,10 +525,8 @@ def test_a_truncation_of_few_points_is_cut_from_the_same_curve(plain: Subject) -
     solve, (arriving,) = plain.solves[0], arriving_gradients(plain, plain.solves).values()
     whole = layer_truncation(solve, arriving, plenty())
     assert isinstance(whole, Truncation)
-    from pprgnn.report.measured.truncation import _chosen
-
     for count in range(3, solve.depth + 2):
-        chosen = _chosen(solve.depth + 1, count, 5)
+        chosen = chosen_terms(solve.depth + 1, count, 5)
         assert chosen == sorted(set(chosen))
         assert chosen[0] == 1
         assert set(chosen) <= set(whole.terms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,7 @@ CLEAR = "\r\x1b[K"  # the line on a terminal
 
 
 def explore(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs on the same data.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs on the same data.")],
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port; 8471 or a free one by default.")
     ] = None,
@@ -61,10 +62,7 @@ def explore(
 
                 webbrowser.open(url_of(sock))
 
-        import os
-
-        serve(answers, sock, ready, debug=bool(os.environ.get("PPRGNN_DEBUG")))
-        typer.echo("Stopped.")
+        serve(answers, sock, ready, lambda: typer.echo("Stopped."), debug=bool(os.environ.get("PPRGNN_DEBUG")))
 
 
 # --------------------------------------------------------------------------------------------------------- opening

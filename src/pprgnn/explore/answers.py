@@ -94,13 +94,14 @@ class Answers:
             rows = rows[start : start + int(self.known.sizes[graph])]
         if not len(rows):
             return []
-        sure = view.probabilities(rows)[:, classes].amax(1)
         if view.model.facts.multi_label:
-            predicted = sure > 0.5
+            sure = rows[:, classes].amax(1)
+            chosen = (sure > 0).nonzero().flatten()
+            sure = sure[chosen]
         else:
-            predicted = torch.isin(rows.argmax(1), torch.tensor(classes))
-        values, places = torch.where(predicted, sure, -1.0).topk(min(limit, len(rows)))
-        found: list[int] = places[values >= 0].tolist()
+            chosen = torch.isin(rows.argmax(1), torch.tensor(classes)).nonzero().flatten()
+            sure = view.probabilities(rows[chosen])[:, classes].amax(1)
+        found: list[int] = chosen[sure.topk(min(limit, len(chosen))).indices].tolist()
         return found
 
     # ----------------------------------------------------------------------------------------------- explanations

@@ -103,7 +103,7 @@ class GraphView:
     def _way_back(self, say: Callable[[str], None]) -> WholeGraph | LinearGraph | LocalGraph:
         """Through the whole graph if that is quick, otherwise by the quickest way that the network allows."""
         batch, convs = self.batch, cast("Sequence[tuple[PPRConv, int]]", self.layers)
-        each_row = sum(layer.out_channels * (depth + 1) for layer, depth in convs) or 1
+        each_row = sum((layer.out_channels or 0) * (depth + 1) for layer, depth in convs) or 1
         num_nodes = len(self.logits)
         if batch.graph is not None or num_nodes * each_row <= AT_ONCE or not self._treats_rows_alone():
             return WholeGraph(self.model, batch, self._cut())

@@ -79,4 +79,9 @@ class Guard:
             return 413, "Questions have no body here; ask with the address alone."
         if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_URL:
             return 414, f"An address may have {LONGEST_URL} letters here; ask for less."
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEADERS:
+            return (
+                431,
+                f"All headers together may have {LONGEST_HEADERS} letters here; delete this page's cookies.",
+            )
         return None

@@ -41,11 +41,11 @@ class Names:
         return list(found)
 
     def _matches(self, pattern: str) -> Iterator[int]:
-        text, starts = self._folded
-        place = text.find(pattern)
+        (text, starts), ahead = self._folded, int(pattern.startswith(END))
+        place = text.find(pattern, 1 - ahead)
         while place >= 0:
-            begin = place + pattern.startswith(END)
-            number = bisect_right(starts, begin) - 1
-            if number < len(self._names):  # the empty text is also found behind the last name
-                yield number
-            place = text.find(pattern, starts[number + 1] - 1 if number < len(self._names) else len(text) + 1)
+            number = bisect_right(starts, place + ahead) - 1
+            if number == len(self._names):  # behind the last name, where only the empty text is found
+                return
+            yield number
+            place = text.find(pattern, starts[number + 1] - ahead)

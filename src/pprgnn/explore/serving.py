@@ -53,8 +53,14 @@ def url_of(sock: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def serve(answers: Answers, sock: socket.socket, ready: Callable[[], None], debug: bool = False) -> None:
-    """Answer until Ctrl-C or SIGTERM, then return."""
+def serve(
+    answers: Answers,
+    sock: socket.socket,
+    ready: Callable[[], None],
+    ended: Callable[[], None],
+    debug: bool = False,
+) -> None:
+    """Answer until Ctrl-C or SIGTERM; tells when it is ready, and when it has ended."""
     import uvicorn
 
     from pprgnn.explore.server import build_app
@@ -76,10 +82,13 @@ def serve(answers: Answers, sock: socket.socket, ready: Callable[[], None], debu
         h11_max_incomplete_event_size=LONGEST_URL + LONGEST_HEADERS,
     )
     # Uvicorn ends at a signal, and then raises it once more for whoever would handle it without it: nobody should.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda *_: None)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(each, lambda *_: None) for each in signals]
     ready()
     uvicorn.Server(config).run(sockets=[sock])
+    for each, handler in zip(signals, before, strict=True):
+        signal.signal(each, handler)
+    ended()
     if desk.busy:  # it cannot be interrupted, and nobody waits for it any more
         sys.stdout.flush()
         os._exit(0)

@@ -24,4 +24,4 @@ def reasons(subjects: Sequence[Subject], part: str) -> list[str]:
 
 def missing_shown(name: str, title: str, why: Sequence[str]) -> Shown:
     """A figure that is not there, and why."""
-    return Shown(name, title, missing=" ".join(dict.fromkeys(why)) or NO_LAYER)
+    return Shown(name, title, missing="\n".join(dict.fromkeys(why)) or NO_LAYER)

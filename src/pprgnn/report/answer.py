@@ -27,6 +27,7 @@ class Answer:
 
     Attributes:
         name: Of the run.
+        kind: Whether it is a run or a study.
         system, data: What on what.
         score, spread: On the test part.
         metric: Which score.
@@ -40,6 +41,7 @@ class Answer:
     """
 
     name: str
+    kind: str
     system: str
     data: str
     score: str
@@ -63,13 +65,14 @@ def answer(subject: Subject) -> Answer:
     if subject.is_study and not subject.summary["finished"]:
         warnings.append("The study is not finished: its mean is over the runs that are.")
     facts = [
-        f"{subject.split.description}" if subject.split.description else subject.split.protocol,
+        "" if subject.is_study else subject.split.description.rstrip("."),
         f"{counted(detail['parameters'], 'parameter')}" if detail.get("parameters") else "",
         f"trained in {duration(_seconds(subject))}",
         f"depth, curves and measurements below are of {detail_name(subject)}" if subject.is_study else "",
     ]
     return Answer(
         subject.name,
+        "Study" if subject.is_study else "Run",
         subject.system,
         str(subject.summary["data"]),
         percent(mean).removesuffix(" %"),

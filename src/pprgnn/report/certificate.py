@@ -9,7 +9,7 @@ from pprgnn.report.measured.results import Convergence, Missing, Truncation
 from pprgnn.report.plot import DOTTED, Line, Place, Plot
 from pprgnn.report.shown import Shown
 from pprgnn.report.subject import Subject
-from pprgnn.report.wording import counted, known, number, percent, small
+from pprgnn.report.wording import counted, known, number, part, percent, small
 
 FLOOR = 1e-12
 TITLE = "Error against depth, and what is proved"
@@ -27,7 +27,7 @@ def convergence(subjects: Sequence[Subject]) -> list[Shown]:
     if not found:
         return [missing_shown("convergence", TITLE, missing)]
     if len(subjects) > 1:
-        return [_compared(found, missing)]
+        return [_compared(found), *([missing_shown("no-convergence", TITLE, missing)] if missing else [])]
     ((_, layers),) = found
     return [_one(layer, place, len(layers)) for place, layer in enumerate(layers)]
 
@@ -89,8 +89,8 @@ def _reading(layer: Convergence) -> str:
     return f"{text}; {seen}; the product of the step bounds proves nothing there yet."
 
 
-def _compared(found: Sequence[tuple[Subject, Sequence[Convergence]]], missing: Sequence[str]) -> Shown:
-    lines, readings = [], list(missing)
+def _compared(found: Sequence[tuple[Subject, Sequence[Convergence]]]) -> Shown:
+    lines, readings = [], []
     for subject, layers in found:
         layer = layers[0]
         depths = [float(depth) for depth in layer.depths]
@@ -100,7 +100,7 @@ def _compared(found: Sequence[tuple[Subject, Sequence[Convergence]]], missing: S
         ]
         readings.append(f"{subject.name}: {_reading(layer)}")
     plot = Plot(lines, "depth k, hops", "error relative to ‖B‖", log_y=True, floor=FLOOR)
-    reading = " ".join(readings)
+    reading = "\n".join(readings)
     how = "First layer of each run: the measured error, and above it, dotted, the certificate."
     drawn = plot.both("convergence", reading)
     return Shown("convergence", TITLE, reading=reading, how=how, table=plot.table("depths"), **drawn)
@@ -139,8 +139,8 @@ def _truncated(layer: Truncation, name: str, title: str) -> Shown:
         b, weight, bound = at[layer.used]
         proved = f"at most {percent(bound)} is proved for B" if bound is not None else "no finite bound is known"
         reading = (
-            f"{counted(layer.used, 'term')} trained this model: {percent(b)} of the gradient of B and "
-            f"{percent(weight)} of that of W were left out; {proved}."
+            f"{counted(layer.used, 'term')} trained this model: {part(b)} of the gradient of B and "
+            f"{part(weight)} of that of W were left out; {proved}."
         )
     how = "Each further term follows the gradient one hop further back; memory grows with their number."
     return Shown(name, title, plot.svg(name, reading), reading, how, plot.table("terms"))

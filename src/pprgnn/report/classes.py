@@ -48,7 +48,7 @@ def _f1(found: ClassScores, subject: Subject, after: str) -> Shown:
     )
     how = (
         "Precision: of those called so, how many are; recall: of those that are, how many are called so; F1 is "
-        "their harmonic mean."
+        "their harmonic mean. The number beside a class is how many there are."
     )
     if many:
         how += (
@@ -93,7 +93,7 @@ def _bars(figure: Figure, found: ClassScores, drawn: Sequence[int], many: bool) 
     axes.set_yticks(heights, [f"{cut(found.names[i], 22)}  {found.support[i]:,}" for i in drawn])
     axes.set_ylim(-0.6, heights[-1] + 0.6)
     axes.set_xlim(0, 100)
-    axes.set_title("class, how many there are, and F1 in percent", loc="left")
+    axes.set_xlabel("F1, percent")
     axes.tick_params(axis="y", length=0, labelcolor=svg.INK)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
@@ -121,15 +121,21 @@ def _confused(found: ClassScores, subject: Subject, after: str) -> Shown:
     listed = Table(
         ["true class", "called", "times", "of the true class"],
         [
-            [found.names[i], found.names[j], f"{count:,}", percent(count / max(1, sum(counts[i])))]
+            [
+                cut(found.names[i], 40),
+                cut(found.names[j], 40),
+                f"{count:,}",
+                percent(count / max(1, sum(counts[i]))),
+            ]
             for count, i, j in pairs[:LISTED]
         ],
         f"The {LISTED} largest of {len(pairs):,} confusions." if len(pairs) > LISTED else "",
+        "text",
     )
     if len(counts) > LARGEST_MATRIX:
         how = f"With {len(counts)} classes a matrix could not be read; the largest confusions are listed."
         return Shown(name, title, "", reading, how, listed)
-    how = "Rows are true classes, columns what they were called; the stronger the colour, the larger the share of a row."
+    how = "Rows are true classes, columns what they were called; a stronger colour is a larger share of a row."
     side = max(300.0, 110 + 34.0 * len(counts))
     drawing = svg.draw(name, reading, (svg.HALF, min(side, 430)), lambda figure: _matrix(figure, found, counts))
     table = Table(

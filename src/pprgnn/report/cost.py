@@ -54,7 +54,7 @@ def _one(kind: Kind, found: Sequence[tuple[Subject, Cost]], several: bool) -> Sh
         f"One training step of the first layer, median of {counted(found[0][1].repeats, 'repeat')} on "
         f"{found[0][0].measured.machine}. Both axes are logarithmic."
     )
-    plot, reading = Plot(lines, "depth k, hops", kind.unit, log_x=True, log_y=True), " ".join(readings)
+    plot, reading = Plot(lines, "depth k, hops", kind.unit, log_x=True, log_y=True), "\n".join(readings)
     return Shown(kind.name, kind.title, plot.svg(kind.name, reading), reading, how, plot.table("depths"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pprgnn.report.plot import Line, Place, Plot, spans_decades
 from pprgnn.report.shown import Shown
 from pprgnn.report.subject import Records, Subject
-from pprgnn.report.wording import counted, known, listed, number, percent, sentence
+from pprgnn.report.wording import counted, known, listed, number, of, percent, sentence
 
 EPOCH = "epoch"
 SHOWN_LAYERS = 6
@@ -39,17 +39,15 @@ def _val(record: Mapping[str, Any], name: str) -> float | None:
 
 
 def _parts(subjects: Sequence[Subject], train: Read, val: Read) -> list[Line]:
-    """The training and the validation line of each; in a comparison, training is dotted."""
-    lines = []
-    for each in subjects:
-        several = len(subjects) > 1
-        monitored = "test" if each.optimistic else "validation"
-        looks = (each.look, each.look) if several else (1, 0)
-        dots = {"dash": (0, (1.2, 1.8)), "marked": False} if several else {}
-        ahead = f"{each.name}, " if several else ""
-        lines += [
-            _line(f"{ahead}training", each.records, train, looks[0], **dots),
-            _line(f"{ahead}{monitored}", each.records, val, looks[1], strong=True),
+    """Training and validation of one run; of several, the part that chose the epoch alone."""
+    if len(subjects) > 1:
+        lines = [_line(each.name, each.records, val, each.look, strong=True) for each in subjects]
+    else:
+        (one,) = subjects
+        chooser = "test" if one.optimistic else "validation"
+        lines = [
+            _line("training", one.records, train, 1),
+            _line(chooser, one.records, val, 0, strong=True),
         ]
     return [line for line in lines if line.x]
 
@@ -65,19 +63,25 @@ def _loss(subjects: Sequence[Subject]) -> Shown:
     lines = _parts(subjects, lambda record: record.get("loss"), lambda record: _val(record, "loss"))
     values = [value for line in lines for value in line.y]
     plot = Plot(lines, EPOCH, "loss", _best(subjects, below=False), log_y=spans_decades(values))
-    reading = " ".join(_fall(line) for line in lines) or "No loss was kept."
-    how = "Validation rising while training still falls is over-fitting; the weights are those of the kept epoch."
+    several = len(subjects) > 1
+    said = [of(line.name, _fall(line)) if several else f"The {line.name} loss {_fall(line)}" for line in lines]
+    reading = ("\n" if several else " ").join(said) or "No loss was kept."
+    how = (
+        "Of the part that chose the epoch."
+        if several
+        else "Validation rising while training still falls is over-fitting; the kept epoch has the weights."
+    )
     return Shown("loss", "Loss", plot.svg("loss", reading), reading, how, plot.table("epochs"))
 
 
 def _fall(line: Line) -> str:
     finite = [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None and math.isfinite(y)]
     if not finite:
-        return f"The {line.name} loss was never finite."
+        return "was never finite."
     low = min(finite, key=lambda pair: pair[1])
     return (
-        f"The {line.name} loss went from {number(finite[0][1])} to {number(finite[-1][1])}, and was lowest in "
-        f"epoch {low[0]:.0f} ({number(low[1])})."
+        f"went from {number(finite[0][1])} to {number(finite[-1][1])}, and was lowest in epoch {low[0]:.0f} "
+        f"({number(low[1])})."
     )
 
 
@@ -87,21 +91,22 @@ def _metric(subjects: Sequence[Subject]) -> Shown:
         subjects, lambda record: (record.get("train") or {}).get(metric), lambda record: _val(record, metric)
     )
     plot = Plot(lines, EPOCH, f"{metric}, percent", _best(subjects, below=True), share=True)
-    reading = " ".join(filter(None, (_chosen(subject, len(subjects) > 1) for subject in subjects)))
+    several = len(subjects) > 1
+    reading = "\n".join(of(subject.name if several else "", _chosen(subject)) for subject in subjects)
     how = "Training is scored with dropout on, so it may lie below validation."
+    how = "Of the part that chose the epoch." if several else how
     title = sentence(metric)
     return Shown("metric", title, plot.svg("metric", reading or title), reading, how, plot.table("epochs"))
 
 
-def _chosen(subject: Subject, several: bool) -> str:
+def _chosen(subject: Subject) -> str:
     best = subject.detail["best_epoch"]
     record = next((each for each in subject.records if each["epoch"] == best), None)
     value = None if record is None else _val(record, subject.metric)
     who = "the test part" if subject.optimistic else "validation"
     by = "lowest loss" if subject.config.training.monitor == "loss" else f"best {subject.metric}"
     at = "" if value is None else f", at {percent(value)}"
-    ahead = f"{subject.name}: epoch" if several else "Epoch"
-    return f"{ahead} {best} of {subject.detail['epochs']} was kept{at}; {who} chose it by its {by}."
+    return f"epoch {best} of {subject.detail['epochs']} was kept{at}; {who} chose it by its {by}."
 
 
 def _rate(subjects: Sequence[Subject]) -> Shown:
@@ -184,7 +189,8 @@ def depth_over_epochs(subjects: Sequence[Subject]) -> Shown:
     tolerances = sorted({subject.config.training.tol for subject in subjects})
     values = [value for line in lines for value in line.y if value is not None]
     plot = Plot(lines, EPOCH, "hops", log_y=spans_decades(values), from_zero=not spans_decades(values), whole=True)
-    reading = " ".join(_looked(subject, len(subjects) > 1) for subject in subjects if subject.detail["layers"])
+    deep = [subject for subject in subjects if subject.detail["layers"]]
+    reading = "\n".join(of(each.name if len(subjects) > 1 else "", _looked(each)) for each in deep)
     how = (
         f"The depth is found anew as the weights change, at the tolerance of training "
         f"({listed([number(each) for each in tolerances])}); the scores are computed at a finer one."
@@ -192,9 +198,10 @@ def depth_over_epochs(subjects: Sequence[Subject]) -> Shown:
     return Shown("depth", title, plot.svg("depth", reading), reading, how, plot.table("epochs"))
 
 
-def _looked(subject: Subject, several: bool) -> str:
+def _looked(subject: Subject) -> str:
     depths = [depth for record in subject.records for depth in record.get("depth") or ()]
     final = [str(layer["depth"]) for layer in subject.detail["layers"]]
-    between = f"{min(depths)} to {counted(max(depths), 'hop')} in training, " if depths else ""
-    ahead = f"{subject.name}: " if several else ""
-    return sentence(f"{ahead}{between}{listed(final)} for the scores.")
+    between = f"{counted(max(depths), 'hop')} in training, " if depths else ""
+    if depths and min(depths) < max(depths):
+        between = f"{min(depths)} to {between}"
+    return f"{between}{listed(final)} for the scores."

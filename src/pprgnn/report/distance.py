@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pprgnn.report.absent import missing_shown, reasons
 from pprgnn.report.measured.results import Missing, Reach, ReachLine, Smoothing, SmoothingLine
 from pprgnn.report.plot import Line, Plot, spans_decades
 from pprgnn.report.shown import Shown
 from pprgnn.report.subject import Subject
-from pprgnn.report.wording import counted, listed, number, percent, sentence
+from pprgnn.report.wording import counted, listed, number, of, percent
 
 FAR = 2  # hops: as far as the usual two layers see
 
@@ -20,8 +20,9 @@ def reach(subjects: Sequence[Subject]) -> list[Shown]:
     title = "Where the influence on a decision comes from"
     found = [(each, each.measured.reach) for each in subjects if not isinstance(each.measured.reach, Missing)]
     missing = reasons(subjects, "reach")
+    absent = [missing_shown("no-reach", title, missing)] if missing else []
     if not found:
-        return [missing_shown("reach", title, missing)]
+        return absent
     several, lines = len(subjects) > 1, []
     for subject, one in found:
         hops = [float(hop) for hop in one.hops]
@@ -33,11 +34,11 @@ def reach(subjects: Sequence[Subject]) -> list[Shown]:
     longest = max((one for _, one in found), key=lambda one: len(one.hops))
     ticks = _ticks(longest)
     plot = Plot(lines, "hops away", "share of the influence, percent", share=True, ticks=ticks, from_zero=True)
-    reading = " ".join([*missing, *(_far(subject.name if several else "", one) for subject, one in found)])
+    reading = "\n".join(of(subject.name if several else "", _far(one, several)) for subject, one in found)
     how = "Shares of one line add up to 100 %; the last place stands for all that is further away."
     drawn = plot.both("reach", reading, height=340)
     shown = Shown("reach", title, reading=reading, how=how + _not_measured(own), table=plot.table("hops"), **drawn)
-    return [shown, _population(longest, ticks)]
+    return [shown, _population(longest, ticks), *absent]
 
 
 def _not_measured(lines: Sequence[ReachLine] | Sequence[SmoothingLine]) -> str:
@@ -53,17 +54,16 @@ def _ticks(one: Reach) -> dict[float, str]:
     return names | {float(last): f"{last}+"}
 
 
-def _far(name: str, one: Reach) -> str:
+def _far(one: Reach, several: bool) -> str:
     ours, *rest = one.lines
     beyond = sum(share for hop, share in zip(one.hops, ours.shares, strict=True) if hop > FAR)
     others = [
         f"{line.name} {percent(sum(s for hop, s in zip(one.hops, line.shares, strict=True) if hop > FAR), 0)}"
         for line in rest
     ]
-    beside = f" ({listed(others)})" if others and not name else ""
-    ahead = f"{name}: " if name else ""
+    beside = f" ({listed(others)})" if others and not several else ""
     return (
-        f"{ahead}{percent(beyond)} of the influence comes from more than {FAR} hops away{beside}, in the mean "
+        f"{percent(beyond)} of the influence comes from more than {FAR} hops away{beside}, in the mean "
         f"over {counted(one.nodes, 'node')}."
     )
 
@@ -94,25 +94,25 @@ def smoothing(subjects: Sequence[Subject]) -> list[Shown]:
         (each, each.measured.smoothing) for each in subjects if not isinstance(each.measured.smoothing, Missing)
     ]
     missing = reasons(subjects, "smoothing")
+    absent = [missing_shown("no-smoothing", "Over-smoothing against depth", missing)] if missing else []
     if not found:
-        return [missing_shown("smoothing", "Over-smoothing against depth", missing)]
+        return absent
     kinds = {
         "energy": ("Difference between neighbours", "Dirichlet energy", "0: neighbours cannot be told apart."),
         "distance": ("Difference between all nodes", "mean cosine distance", "0: no nodes can be told apart."),
     }
-    return [_smoothed(found, missing, len(subjects) > 1, key, *texts) for key, texts in kinds.items()]
+    return [*(_smoothed(found, len(subjects) > 1, key, *texts) for key, texts in kinds.items()), *absent]
 
 
 def _smoothed(
     found: Sequence[tuple[Subject, Smoothing]],
-    missing: Sequence[str],
     several: bool,
     key: str,
     title: str,
     up: str,
     how: str,
 ) -> Shown:
-    lines, readings = [], list(missing)
+    lines, readings = [], []
     for subject, one in found:
         depths = [float(max(depth, 0.5)) for depth in one.depths]  # depth 0 has a place on a logarithmic axis, too
         own = one.lines[:1] if several else one.lines
@@ -120,12 +120,12 @@ def _smoothed(
             label = subject.name if several else line.name
             look = subject.look if several else place
             lines.append(Line(label, depths, getattr(line, key), look, strong=several or place == 0))
-        readings.append(_kept(subject.name if several else "", one, lambda line: getattr(line, key), up))
+        readings.append(of(subject.name if several else "", _kept(one, several, key, up)))
     places = sorted({x for line in lines for x in line.x})
     ticks = {place: "0" if place < 1 else f"{place:.0f}" for place in _sparse(places)}
     log_y = spans_decades([value for line in lines for value in line.y], 2.5)
     plot = Plot(lines, "depth, hops", up, log_x=True, log_y=log_y, ticks=ticks, floor=1e-8, from_zero=not log_y)
-    reading = " ".join(readings)
+    reading = "\n".join(readings)
     return Shown(key, title, plot.svg(key, reading), reading, how + _not_measured(own), plot.table("depths"))
 
 
@@ -138,9 +138,8 @@ def _sparse(places: Sequence[float]) -> list[float]:
     return kept
 
 
-def _kept(name: str, one: Smoothing, read: Callable[[object], Sequence[float]], what: str) -> str:
+def _kept(one: Smoothing, several: bool, key: str, what: str) -> str:
     ours, *rest = one.lines
-    ends = [f"{line.name} {number(read(line)[-1])}" for line in rest] if not name else []
+    ends = [] if several else [f"{line.name} {number(getattr(line, key)[-1])}" for line in rest]
     beside = f" ({listed(ends)})" if ends else ""
-    ahead = f"{name}: " if name else ""
-    return sentence(f"{ahead}the {what} is {number(read(ours)[-1])} at depth {one.depths[-1]}{beside}.")
+    return f"the {what} is {number(getattr(ours, key)[-1])} at depth {one.depths[-1]}{beside}."

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,9 @@ from pprgnn.report.subject import Subject
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
+CODE = re.compile("`([^`]+)`")
 CERTIFICATE = (
     "A layer of infinite depth is computed to a finite one. The error of stopping there is measured against a "
     "pass so deep that only rounding is left, and bounded by a product that needs no such pass: the certificate."
@@ -50,11 +54,20 @@ def sections(subjects: Sequence[Subject]) -> list[Section]:
         ("cost", "What it costs", "", cost(subjects)),
         ("classes", "Classes", "", classes(subjects)),
     ]
-    # What is missing comes last, in a line of its own: it must not leave a hole between figures.
-    return [
-        Section(name, title, lead, sorted(shown, key=lambda each: bool(each.missing)))
-        for name, title, lead, shown in parts
+    return [Section(name, title, lead, _absent_last(shown)) for name, title, lead, shown in parts]
+
+
+def _absent_last(shown: Sequence[Shown]) -> list[Shown]:
+    """What is missing at the end, and together if for the same reason: it leaves no hole between figures."""
+    absent: dict[str, list[Shown]] = {}
+    for each in shown:
+        if each.missing:
+            absent.setdefault(each.missing, []).append(each)
+    together = [
+        replace(alike[0], title=" · ".join(dict.fromkeys(each.title for each in alike)))
+        for alike in absent.values()
     ]
+    return [*(each for each in shown if not each.missing), *together]
 
 
 def render(subjects: Sequence[Subject], path: Path) -> str:
@@ -90,19 +103,28 @@ def fill(template: str, **values: Any) -> str:
         .get_template(template)
         .render(style=_part("style.css"), script=script, script_hash=digest, **values)
     )
-    return text + "\n"
+    return text.encode("utf-8", "replace").decode() + "\n"  # a path may hold what is no letter
 
 
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=PackageLoader("pprgnn.report", "template"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["coded"] = _coded
+    return made
+
+
+def _coded(text: str) -> Markup:
+    """Text with what stands between backticks as code; the rest is escaped like all text."""
+    from markupsafe import Markup, escape
+
+    return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def _part(name: str) -> str:

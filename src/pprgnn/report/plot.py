@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pprgnn.report import svg
 from pprgnn.report.shown import Table
-from pprgnn.report.wording import known, number, percent, power_of_ten
+from pprgnn.report.wording import cut, known, number, percent, power_of_ten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -240,7 +240,7 @@ def add_legend(figure: Figure, all_axes: Sequence[Axes]) -> None:
     columns = len(handles) if sum(widths) < width else max(1, min(len(handles), int(width / max(widths))))
     figure.legend(
         list(handles.values()),
-        list(handles),
+        [cut(name, 44 if size > svg.SMALL else 34) for name in handles],
         loc="outside upper left",
         ncols=columns,
         frameon=False,

@@ -10,7 +10,7 @@ from pprgnn.report import svg
 from pprgnn.report.plot import MARKS, add_legend, tidy
 from pprgnn.report.shown import Shown, Table
 from pprgnn.report.subject import Subject
-from pprgnn.report.wording import counted, cut, known, percent, points, scored
+from pprgnn.report.wording import counted, cut, known, of, percent, points, scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,11 +137,10 @@ def _folds(subject: Subject, several: bool) -> Shown:
     metric = subject.metric
     parts = [part for part in PARTS if known(subject.score(part)[0])]
     runs = counted(len(subject.members), "run")
-    wanted = len(subject.others) if subject.summary["finished"] else None
-    unfinished = "" if wanted is not None else " The study is not finished: runs are missing."
+    unfinished = "" if subject.summary["finished"] else " The study is not finished: runs are missing."
     said = [f"{PARTS[part]} {scored(*subject.score(part))}" for part in parts]
-    ahead = f"{subject.name}: " if several else ""
-    reading = f"{ahead}{metric} over {runs}: {', '.join(said)} (mean ± standard deviation)."
+    text = f"{metric} over {runs}: {', '.join(said)} (mean ± standard deviation)."
+    reading = of(subject.name if several else "", text)
     test = [each["scores"]["test"].get(metric) for each in subject.members if "test" in each["scores"]]
     finite = [value for value in test if known(value)]
     if len(finite) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,6 @@ class Subject:
         records: Its epochs.
         split: Its division of the data.
         command: What was typed.
-        others: Of a study, the epochs of all its runs, by name.
         measured: What was measured on the model.
         look: Number of its colour, dash and mark among several.
     """
@@ -54,7 +53,6 @@ class Subject:
     split: Split
     command: str
     measured: Measurements
-    others: Mapping[str, Records] = field(default_factory=dict)
     look: int = 0
 
     @cached_property
@@ -157,8 +155,7 @@ def _of_study(folder: Path) -> dict[str, Any]:
         raise TrainingError(f"No run of the study in {folder} is finished; continue it with `{_resume(folder)}`.")
     summary, facts = (json.loads((folder / name).read_text(encoding="utf-8")) for name in (SUMMARY, STUDY))
     first = _of_run(folder / summary["runs"][0]["run"])
-    others = {each["run"]: Run.open(folder / each["run"]).records() for each in summary["runs"]}
-    return first | {"summary": summary, "command": facts.get("command", ""), "others": others}
+    return first | {"summary": summary, "command": facts.get("command", "")}
 
 
 def _resume(folder: Path) -> str:

@@ -45,6 +45,7 @@ HALF, WIDE = 420, 860  # pixels
 SMALL, LARGE = 12.0, 14.0  # of text in them: at 700 pixels still more than 11
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
@@ -77,14 +78,14 @@ def themed(figure: Figure, name: str, says: str) -> str:
         figure.savefig(written, format="svg", metadata=nothing, transparent=True)
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", XLINK)
-    root = ElementTree.fromstring(written.getvalue())
+    root = ElementTree.fromstring(NOT_XML.sub("", written.getvalue()))
     _drop_styles(root)
     _own_ids(root, name)
     for element in root.iter():
         _theme(element)
     for size in ("width", "height"):
         root.set(size, root.attrib[size].removesuffix("pt"))
-    root.attrib |= {"role": "img", "aria-label": says}
+    root.attrib |= {"role": "img", "aria-label": NOT_XML.sub("", says)}
     return ElementTree.tostring(root, encoding="unicode")
 
 

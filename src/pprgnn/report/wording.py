@@ -19,6 +19,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     return UNKNOWN if share is None or not math.isfinite(share) else f"{100 * share:.{digits}f} %"
 
 
+def part(share: float) -> str:
+    """A share that may be too small to be written in percent."""
+    return "less than 0.1 %" if 0 < share < 5e-4 else percent(share)
+
+
 def points(difference: float, digits: int = 1) -> str:
     """A difference of shares in percentage points, with its sign."""
     rounded = round(100 * difference, digits)
@@ -88,6 +93,11 @@ def listed(words: Sequence[str]) -> str:
 def sentence(text: str) -> str:
     """With a capital letter in front."""
     return text[:1].upper() + text[1:]
+
+
+def of(name: str, text: str) -> str:
+    """What is said of one among several; without a name it stands alone."""
+    return f"{name}: {text}" if name else sentence(text)
 
 
 def cut(text: str, longest: int = 28) -> str:

@@ -38,7 +38,14 @@ const KEPT = 30;
 const kept = new Map();
 
 export async function explain(view, limit, signal) {
-  const parameters = { run: view.run, graph: view.graph, node: view.node, name: view.name, target: view.target, limit };
+  const parameters = {
+    run: view.run,
+    graph: view.graph,
+    node: view.node,
+    name: view.name,
+    target: view.target,
+    limit,
+  };
   const key = JSON.stringify(parameters);
   const known = kept.get(key);
   const answer = known ?? (await get("explain", parameters, signal));

@@ -21,32 +21,62 @@ export function probabilityBars(answer, classes, slotOf) {
     const end = html("span", { class: "end" });
     end.style.left = `${100 * final[i]}%`;
     const name = className(classes[each]);
-    const row = html("tr", { "aria-current": each === answer.decision.target ? "true" : null },
+    const row = html(
+      "tr",
+      { "aria-current": each === answer.decision.target ? "true" : null },
       html("th", { scope: "row", title: name }, html("span", { class: `swatch slot-${slotOf(each)}` }), name),
-      html("td", { class: "track" }, html("span", { class: "rail" }, fillPart, end)), value);
+      html("td", { class: "track" }, html("span", { class: "rail" }, fillPart, end)),
+      value,
+    );
     return { row, fillPart, value };
   });
-  const table = (part) => html("table", { class: "bars", "aria-label": "Probability of each class" }, html("tbody", {}, ...part.map(({ row }) => row)));
+  const table = (part) =>
+    html(
+      "table",
+      { class: "bars", "aria-label": "Probability of each class" },
+      html("tbody", {}, ...part.map(({ row }) => row)),
+    );
   const more = rows.length - ROWS;
-  const element = html("div", {}, table(rows.slice(0, ROWS)),
-    more > 0 ? html("details", {}, html("summary", {}, `${many(more, "more class").replace(/classs$/, "classes")}`), table(rows.slice(ROWS))) : null);
-  const show = (index) => answer.by_depth[index].probabilities.forEach((value, i) => {
-    rows[i].fillPart.style.width = `${(100 * value).toFixed(2)}%`;
-    rows[i].value.textContent = percent(value);
-  });
+  const element = html(
+    "div",
+    {},
+    table(rows.slice(0, ROWS)),
+    more > 0
+      ? html(
+          "details",
+          {},
+          html("summary", {}, `${many(more, "more class").replace(/classs$/, "classes")}`),
+          table(rows.slice(ROWS)),
+        )
+      : null,
+  );
+  const show = (index) =>
+    answer.by_depth[index].probabilities.forEach((value, i) => {
+      rows[i].fillPart.style.width = `${(100 * value).toFixed(2)}%`;
+      rows[i].value.textContent = percent(value);
+    });
   return { element, show };
 }
 
 // ------------------------------------------------------------------------------------------------------- hops
 /** The longest bar of this answer; two panes share the larger of theirs. */
-export const longestHop = (answer) => Math.max(0, answer.unreachable?.share ?? 0, ...foldedHops(answer).map(({ share }) => share));
+export const longestHop = (answer) =>
+  Math.max(0, answer.unreachable?.share ?? 0, ...foldedHops(answer).map(({ share }) => share));
 
 function foldedHops({ hops }) {
   if (hops.length <= HOP_ROWS) return hops.map((each) => ({ ...each, name: `${each.hop}` }));
-  const rest = hops.slice(HOP_ROWS - 1).reduce((sum, { share, signed, nodes }) => (
-    { share: sum.share + share, signed: sum.signed + signed, nodes: sum.nodes + nodes }), { share: 0, signed: 0, nodes: 0 });
-  return [...hops.slice(0, HOP_ROWS - 1).map((each) => ({ ...each, name: `${each.hop}` })),
-    { ...rest, name: `${hops[HOP_ROWS - 1].hop}–${hops.at(-1).hop}`, hop: hops[HOP_ROWS - 1].hop }];
+  const rest = hops.slice(HOP_ROWS - 1).reduce(
+    (sum, { share, signed, nodes }) => ({
+      share: sum.share + share,
+      signed: sum.signed + signed,
+      nodes: sum.nodes + nodes,
+    }),
+    { share: 0, signed: 0, nodes: 0 },
+  );
+  return [
+    ...hops.slice(0, HOP_ROWS - 1).map((each) => ({ ...each, name: `${each.hop}` })),
+    { ...rest, name: `${hops[HOP_ROWS - 1].hop}–${hops.at(-1).hop}`, hop: hops[HOP_ROWS - 1].hop },
+  ];
 }
 
 export function hopBars(answer, longest) {
@@ -56,16 +86,40 @@ export function hopBars(answer, longest) {
     const [pro, against] = plain ? [0, 0] : [(share + signed) / 2, (share - signed) / 2];
     const scale = longest || 1;
     const words = plain ? "" : `${percent(Math.max(0, pro))} for, ${percent(Math.max(0, against))} against`;
-    return html("tr", { "data-hop": hop },
+    return html(
+      "tr",
+      { "data-hop": hop },
       html("th", { scope: "row" }, name),
-      html("td", { class: "track", title: words }, html("span", { class: "rail stack" },
-        plain ? bar("none", share / scale) : [bar("for", pro / scale), bar("against", against / scale)], html("span", { class: "sr" }, words))),
-      html("td", { class: "number" }, percent(share)), html("td", { class: "number muted" }, count(nodes)));
+      html(
+        "td",
+        { class: "track", title: words },
+        html(
+          "span",
+          { class: "rail stack" },
+          plain ? bar("none", share / scale) : [bar("for", pro / scale), bar("against", against / scale)],
+          html("span", { class: "sr" }, words),
+        ),
+      ),
+      html("td", { class: "number" }, percent(share)),
+      html("td", { class: "number muted" }, count(nodes)),
+    );
   });
-  return html("table", { class: "bars hops", "aria-label": "Share of the influence by distance" },
-    html("thead", {}, html("tr", {}, ["Hops", "", "Share", "Nodes"].map((text, i) => (
-      i === 1 ? html("td") : html("th", { scope: "col", class: i > 1 ? "number" : null }, text))))),
-    html("tbody", {}, body));
+  return html(
+    "table",
+    { class: "bars hops", "aria-label": "Share of the influence by distance" },
+    html(
+      "thead",
+      {},
+      html(
+        "tr",
+        {},
+        ["Hops", "", "Share", "Nodes"].map((text, i) =>
+          i === 1 ? html("td") : html("th", { scope: "col", class: i > 1 ? "number" : null }, text),
+        ),
+      ),
+    ),
+    html("tbody", {}, body),
+  );
 }
 
 // ------------------------------------------------------------------------------------------------------ depths
@@ -81,30 +135,76 @@ export function depthCurve(answer, { depths, slotOf, classes, choose }) {
   const places = answer.by_depth.map(({ depth }) => depths.indexOf(depth));
   let current = depths.length - 1;
   let wide = 0;
-  const x = (place) => MARGIN.left + (place * (wide - MARGIN.left - MARGIN.right)) / Math.max(1, depths.length - 1);
+  const x = (place) =>
+    MARGIN.left + (place * (wide - MARGIN.left - MARGIN.right)) / Math.max(1, depths.length - 1);
   const y = (value) => HEIGHT - MARGIN.bottom - value * (HEIGHT - MARGIN.bottom - MARGIN.top);
   if (target >= 0) {
-    picture.setAttribute("aria-label", `Probability of ${className(classes[answer.decision.target])} against depth: `
-      + `${percent(values[0][target])} at depth ${depths[places[0]]}, ${percent(values.at(-1)[target])} at the end`);
+    picture.setAttribute(
+      "aria-label",
+      `Probability of ${className(classes[answer.decision.target])} against depth: ` +
+        `${percent(values[0][target])} at depth ${depths[places[0]]}, ` +
+        `${percent(values.at(-1)[target])} at the end`,
+    );
   }
   function draw() {
-    const grid = [0, 0.5, 1].map((value) => svg("g", { class: "grid" },
-      svg("line", { x1: MARGIN.left, x2: wide - MARGIN.right, y1: y(value), y2: y(value) }),
-      svg("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, `${100 * value} %`)));
+    const grid = [0, 0.5, 1].map((value) =>
+      svg(
+        "g",
+        { class: "grid" },
+        svg("line", { x1: MARGIN.left, x2: wide - MARGIN.right, y1: y(value), y2: y(value) }),
+        svg("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, `${100 * value} %`),
+      ),
+    );
     const step = Math.max(1, Math.ceil((26 * depths.length) / Math.max(1, wide - MARGIN.left - MARGIN.right)));
     const last = depths.length - 1;
-    const ticks = depths.map((depth, place) => (place === last || (place % step === 0 && last - place >= step) ? svg("text", {
-      class: "tick", x: x(place), y: HEIGHT - MARGIN.bottom + 16, "text-anchor": "middle" }, place === last ? "∞" : depth) : null));
-    const title = svg("text", { class: "tick", x: (MARGIN.left + wide - MARGIN.right) / 2, y: HEIGHT - 4, "text-anchor": "middle" }, "depth");
-    const lines = answer.classes.map((each, i) => {
-      const steps = values.map((row, k) => [x(places[k]), y(row[i])]);
-      // A run that needs fewer steps than the other one stays where it is.
-      if (places.at(-1) < last) steps.push([x(last), steps.at(-1)[1]]);
-      return svg("polyline", { class: `line slot-${slotOf(each)}${i === target ? " target" : ""}`, points: steps.map((point) => point.map((value) => value.toFixed(1)).join(",")).join(" ") });
-    }).reverse();
+    const ticks = depths.map((depth, place) =>
+      place === last || (place % step === 0 && last - place >= step)
+        ? svg(
+            "text",
+            {
+              class: "tick",
+              x: x(place),
+              y: HEIGHT - MARGIN.bottom + 16,
+              "text-anchor": "middle",
+            },
+            place === last ? "∞" : depth,
+          )
+        : null,
+    );
+    const title = svg(
+      "text",
+      { class: "tick", x: (MARGIN.left + wide - MARGIN.right) / 2, y: HEIGHT - 4, "text-anchor": "middle" },
+      "depth",
+    );
+    const lines = answer.classes
+      .map((each, i) => {
+        const steps = values.map((row, k) => [x(places[k]), y(row[i])]);
+        // A run that needs fewer steps than the other one stays where it is.
+        if (places.at(-1) < last) steps.push([x(last), steps.at(-1)[1]]);
+        return svg("polyline", {
+          class: `line slot-${slotOf(each)}${i === target ? " target" : ""}`,
+          points: steps.map((point) => point.map((value) => value.toFixed(1)).join(",")).join(" "),
+        });
+      })
+      .reverse();
     const own = ownPlace(answer, depths, current);
-    const marker = svg("line", { class: "now", x1: x(current), x2: x(current), y1: MARGIN.top - 4, y2: HEIGHT - MARGIN.bottom });
-    const dots = answer.classes.map((each, i) => svg("circle", { class: `dot slot-${slotOf(each)}`, cx: x(current), cy: y(values[own][i]), r: i === target ? 4.5 : 3 })).reverse();
+    const marker = svg("line", {
+      class: "now",
+      x1: x(current),
+      x2: x(current),
+      y1: MARGIN.top - 4,
+      y2: HEIGHT - MARGIN.bottom,
+    });
+    const dots = answer.classes
+      .map((each, i) =>
+        svg("circle", {
+          class: `dot slot-${slotOf(each)}`,
+          cx: x(current),
+          cy: y(values[own][i]),
+          r: i === target ? 4.5 : 3,
+        }),
+      )
+      .reverse();
     picture.setAttribute("width", wide);
     picture.setAttribute("height", HEIGHT);
     picture.replaceChildren(...grid, ...ticks.filter(Boolean), title, marker, ...lines, ...dots);

@@ -1,10 +1,30 @@
 // Colours of the picture, as plain values: an exported file has no style sheet to ask.
 
 const PICTURES = {
-  light: { ground: "#ffffff", ink: "#1b1f24", muted: "#5a6370", ring: "#c9d0d9", edge: "#aab3bf", none: "#d3d8de",
-    for: "#0b5cab", against: "#c2520a", outline: "#56606d", focus: "#111418" },
-  dark: { ground: "#1a1e24", ink: "#e8eaed", muted: "#a5afbb", ring: "#3d4652", edge: "#5b6572", none: "#48515d",
-    for: "#6db3ff", against: "#ff9f55", outline: "#aeb8c4", focus: "#ffffff" },
+  light: {
+    ground: "#ffffff",
+    ink: "#1b1f24",
+    muted: "#5a6370",
+    ring: "#c9d0d9",
+    edge: "#aab3bf",
+    none: "#d3d8de",
+    for: "#0b5cab",
+    against: "#c2520a",
+    outline: "#56606d",
+    focus: "#111418",
+  },
+  dark: {
+    ground: "#1a1e24",
+    ink: "#e8eaed",
+    muted: "#a5afbb",
+    ring: "#3d4652",
+    edge: "#5b6572",
+    none: "#48515d",
+    for: "#6db3ff",
+    against: "#ff9f55",
+    outline: "#aeb8c4",
+    focus: "#ffffff",
+  },
 };
 const KEY = "pprgnn-theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -21,7 +41,13 @@ const channels = (colour) => [1, 3, 5].map((place) => parseInt(colour.slice(plac
 
 function mix(from, to, part) {
   const [one, other] = [channels(from), channels(to)];
-  return `#${one.map((value, i) => Math.round(value + (other[i] - value) * part).toString(16).padStart(2, "0")).join("")}`;
+  return `#${one
+    .map((value, i) =>
+      Math.round(value + (other[i] - value) * part)
+        .toString(16)
+        .padStart(2, "0"),
+    )
+    .join("")}`;
 }
 
 /** Grey is none, blue speaks for the class, orange against it; the root lets far, small shares be seen. */
@@ -46,7 +72,10 @@ export function watchTheme(button, changed) {
     show();
   });
   dark.addEventListener("change", show);
-  for (const [event, value] of [["beforeprint", true], ["afterprint", false]]) {
+  for (const [event, value] of [
+    ["beforeprint", true],
+    ["afterprint", false],
+  ]) {
     addEventListener(event, () => {
       printing = value;
       changed();

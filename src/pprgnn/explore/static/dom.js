@@ -13,7 +13,8 @@ function fill(element, attributes, children) {
 }
 
 export const html = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-export const svg = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+export const svg = (tag, attributes = {}, ...children) =>
+  fill(document.createElementNS(SVG, tag), attributes, children);
 export const byId = (id) => document.getElementById(id);
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -27,7 +28,9 @@ export function percent(share) {
   if (value === 0) return "0 %";
   if (value < 0.05) return `${sign}<0.1 %`;
   if (value < 9.95) return `${sign}${value.toFixed(1)} %`;
-  return value > 99.5 && value < 100 ? `${sign}${value.toFixed(1)} %`.replace("100.0", ">99.9") : `${sign}${value.toFixed(0)} %`;
+  return value > 99.5 && value < 100
+    ? `${sign}${value.toFixed(1)} %`.replace("100.0", ">99.9")
+    : `${sign}${value.toFixed(0)} %`;
 }
 
 /** A score with its sign: "+1.24", "−0.03", "+4e-6". */
@@ -40,6 +43,8 @@ export function signed(value) {
 /** Data sets often only number their classes and nodes; a bare number says nothing. */
 export const className = (name) => (/^-?\d+$/.test(name) ? `class ${name}` : name);
 export const nodeName = (name) => (/^\d+$/.test(name) ? `node ${name}` : name);
+/** At the head of a line; a name that is a word stays as it is. */
+export const nodeTitle = (name) => (/^\d+$/.test(name) ? `Node ${name}` : name);
 export const large = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

@@ -3,6 +3,8 @@
 import { picture } from "./colours.js";
 import { svg } from "./dom.js";
 import { legendPicture } from "./legend.js";
+import { ownPlace } from "./charts.js";
+import { depthWords, placeName } from "./words.js";
 
 const SPACE = 16;
 const measuring = document.createElement("canvas").getContext("2d");
@@ -17,7 +19,12 @@ function still(drawing) {
   const copy = drawing.cloneNode(true);
   copy.querySelectorAll(".hit, .edges-near, .ground").forEach((part) => part.remove());
   for (const link of copy.querySelectorAll("a")) {
-    const group = svg("g", { transform: link.getAttribute("transform"), opacity: link.getAttribute("opacity"), class: "node", "data-node": link.dataset.node });
+    const group = svg("g", {
+      transform: link.getAttribute("transform"),
+      opacity: link.getAttribute("opacity"),
+      class: "node",
+      "data-node": link.dataset.node,
+    });
     group.append(svg("title", {}, link.getAttribute("aria-label")), ...link.childNodes);
     link.replaceWith(group);
   }
@@ -35,18 +42,31 @@ export function composed(panes, title) {
   for (const { graph, answer, run, words } of panes) {
     const size = graph.size();
     const drawing = still(graph.svg);
-    for (const [key, value] of Object.entries({ x, y: SPACE + 26, width: size.width, height: size.height, overflow: "hidden" })) drawing.setAttribute(key, value);
+    for (const [key, value] of Object.entries({
+      x,
+      y: SPACE + 26,
+      width: size.width,
+      height: size.height,
+      overflow: "hidden",
+    }))
+      drawing.setAttribute(key, value);
     const under = legendPicture(answer, run, size.width, measure);
     under.element.setAttribute("transform", `translate(${x},${SPACE + 26 + size.height + 10})`);
-    whole.append(svg("text", { x, y: SPACE + 12, "font-size": 14, "font-weight": 600, fill: colours.ink }, words), drawing, under.element);
+    whole.append(
+      svg("text", { x, y: SPACE + 12, "font-size": 14, "font-weight": 600, fill: colours.ink }, words),
+      drawing,
+      under.element,
+    );
     x += size.width + SPACE;
     height = Math.max(height, SPACE + 26 + size.height + 10 + under.height + SPACE);
   }
-  for (const [key, value] of Object.entries({ width: x, height, viewBox: `0 0 ${x} ${height}` })) whole.setAttribute(key, value);
+  for (const [key, value] of Object.entries({ width: x, height, viewBox: `0 0 ${x} ${height}` }))
+    whole.setAttribute(key, value);
   return { element: whole, width: x, height };
 }
 
-const text = (element) => `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(element)}`;
+const text = (element) =>
+  `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(element)}`;
 
 function save(blob, name) {
   const address = URL.createObjectURL(blob);
@@ -69,11 +89,40 @@ export async function savePng(panes, title, name, scale = 2) {
     const image = new Image();
     image.src = address;
     await image.decode();
-    const canvas = Object.assign(document.createElement("canvas"), { width: Math.round(width * scale), height: Math.round(height * scale) });
+    const canvas = Object.assign(document.createElement("canvas"), {
+      width: Math.round(width * scale),
+      height: Math.round(height * scale),
+    });
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
     save(blob, `${name}.png`);
   } finally {
     URL.revokeObjectURL(address);
   }
+}
+
+/** What to save: the drawings with a title each, a title of the whole, and the name of the file. */
+export function drawings(panes, place) {
+  const list = panes.map((pane) => {
+    const { graph, answer, run, depths } = pane;
+    const depth = depthWords(answer, run, ownPlace(answer, depths, place))
+      .split(/[:(]/)[0]
+      .trim();
+    const under = panes.length > 1 ? [run.title, depth] : [depth];
+    return {
+      graph,
+      answer,
+      run,
+      words: [`${run.data}, ${placeName(answer)}: ${pane.says(place)}`, ...under].join(", "),
+    };
+  });
+  const names = panes.map(({ answer, run }) => `${run.data}-${answer.node === null ? answer.graph : answer.name}`);
+  return [
+    list,
+    document.title,
+    names
+      .join("-and-")
+      .replace(/[^\w.-]+/g, "_")
+      .slice(0, 80),
+  ];
 }

@@ -1,15 +1,15 @@
 // The neighbourhood as SVG: every node is a link that a mouse, a finger, a keyboard or a screen reader can follow.
 
 import { influence, picture } from "./colours.js";
-import { html, large, many, nodeName, reducedMotion, svg } from "./dom.js";
+import { html, many, nodeTitle, reducedMotion, svg } from "./dom.js";
 import { drawLabels } from "./labels.js";
 import { largestShare, layout } from "./layout.js";
-import { nodeFacts, placeName, verdict } from "./words.js";
+import { DIRECTIONS, showTip, towards } from "./pointing.js";
+import { nodeFacts, placeTitle, verdict } from "./words.js";
 import { drag, select, zoom, zoomIdentity } from "./vendor/d3.js";
 
 const MOVE = 450; // milliseconds
 const FADED = 0.16;
-const DIRECTIONS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 
 export class Graph {
   constructor({ visit, address }) {
@@ -19,27 +19,49 @@ export class Graph {
     this.moved = false;
     this.backdrop = svg("rect", { width: "100%", height: "100%", class: "ground" });
     this.rings = svg("g", { fill: "none", "aria-hidden": "true" });
-    [this.edges, this.faded, this.near] = ["edges", "edges-faded", "edges-near"].map((name) => svg("path", { class: name, fill: "none", "aria-hidden": "true" }));
+    [this.edges, this.faded, this.near] = ["edges", "edges-faded", "edges-near"].map((name) =>
+      svg("path", { class: name, fill: "none", "aria-hidden": "true" }),
+    );
     this.nodes = svg("g", { class: "nodes" });
     this.world = svg("g", { class: "world" }, this.rings, this.faded, this.edges, this.near, this.nodes);
-    this.labels = svg("g", { class: "labels", "aria-hidden": "true", "font-family": "system-ui, sans-serif", "pointer-events": "none" });
+    this.labels = svg("g", {
+      class: "labels",
+      "aria-hidden": "true",
+      "font-family": "system-ui, sans-serif",
+      "pointer-events": "none",
+    });
     this.svg = svg("svg", { class: "graph", role: "group" }, this.backdrop, this.world, this.labels);
     this.tip = html("div", { class: "tip", "aria-hidden": "true", hidden: true });
-    const button = (label, text, act) => html("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: act }, text);
-    this.buttons = html("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, button("Zoom in", "+", () => this.zoomBy(1.35)),
-      button("Zoom out", "−", () => this.zoomBy(1 / 1.35)), button("Show all", "⤢", () => this.fit(true)));
+    const button = (label, text, act) =>
+      html("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: act }, text);
+    this.buttons = html(
+      "div",
+      { class: "zoom", role: "group", "aria-label": "Zoom" },
+      button("Zoom in", "+", () => this.zoomBy(1.35)),
+      button("Zoom out", "−", () => this.zoomBy(1 / 1.35)),
+      button("Show all", "⤢", () => this.fit(true)),
+    );
     this.element = html("div", { class: "picture" }, this.svg, this.buttons, this.tip);
     this.transform = zoomIdentity;
-    this.zooming = zoom().scaleExtent([0.08, 8]).filter((event) => this.wanted(event)).on("zoom", (event) => {
-      this.transform = event.transform;
-      if (event.sourceEvent) this.moved = true;
-      this.world.setAttribute("transform", event.transform);
-      this.hideTip();
-      this.later(() => this.write());
-    });
+    this.zooming = zoom()
+      .scaleExtent([0.08, 8])
+      .filter((event) => this.wanted(event))
+      .on("zoom", (event) => {
+        this.transform = event.transform;
+        if (event.sourceEvent) this.moved = true;
+        this.world.setAttribute("transform", event.transform);
+        this.hideTip();
+        this.later(() => this.write());
+      });
     select(this.svg).call(this.zooming).on("dblclick.zoom", null);
     this.svg.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.resized()).observe(this.element);
+    // Paper has another size than the screen, and is laid out without telling: the whole picture is scaled.
+    addEventListener("beforeprint", () => {
+      const { width, height } = this.size();
+      if (width) this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    });
+    addEventListener("afterprint", () => this.svg.removeAttribute("viewBox"));
   }
 
   /** Where the page scrolls, wheel and one finger scroll it; Ctrl or two fingers zoom. */
@@ -81,7 +103,11 @@ export class Graph {
       this.neighbours[one].push(other);
       this.neighbours[other].push(one);
     }
-    this.svg.setAttribute("aria-label", `${large(placeName(answer))}: ${many(answer.nodes.length, "node")} and ${many(answer.edges.length, "edge")}; arrow keys move, Enter asks about a node`);
+    this.svg.setAttribute(
+      "aria-label",
+      `${placeTitle(answer)}: ${many(answer.nodes.length, "node")} and ${many(answer.edges.length, "edge")}; ` +
+        "arrow keys move, Enter asks about a node",
+    );
     this.rings.replaceChildren(...this.plan.rings.map(({ radius }) => svg("circle", { r: radius })));
     this.elements = this.plan.points.map((point) => this.node(point));
     this.nodes.replaceChildren(...[...this.elements].reverse()); // the asked node on top
@@ -99,18 +125,29 @@ export class Graph {
     const own = answer.decision.predicted;
     point.alike = graphs || !point.predicted || point.place === 0 || verdict(point.predicted, own) !== "wrong";
     const r = point.r;
-    const shape = point.alike ? svg("circle", { class: "shape", r }) : svg("path", { class: "shape", d: `M0,${-1.2 * r}L${1.2 * r},0L0,${1.2 * r}L${-1.2 * r},0Z` });
-    const link = svg("a", {
-      class: "node", "data-node": point.node, tabindex: point.place === 0 ? 0 : -1, draggable: "false",
-      href: graphs ? null : this.address(point), role: graphs ? "img" : null,
-      "aria-label": `${large(nodeName(point.name))}: ${nodeFacts(point, answer).join(", ")}`,
-    }, svg("circle", { class: "hit", r: r + 5, fill: "none", "pointer-events": "all" }), shape,
-    point.place === 0 && !graphs ? svg("circle", { class: "asked", r: r + 4, fill: "none" }) : null);
-    link.addEventListener("mouseenter", () => this.showTip(point));
+    const shape = point.alike
+      ? svg("circle", { class: "shape", r })
+      : svg("path", { class: "shape", d: `M0,${-1.2 * r}L${1.2 * r},0L0,${1.2 * r}L${-1.2 * r},0Z` });
+    const link = svg(
+      "a",
+      {
+        class: "node",
+        "data-node": point.node,
+        tabindex: point.place === 0 ? 0 : -1,
+        draggable: "false",
+        href: graphs ? null : this.address(point),
+        role: graphs ? "img" : null,
+        "aria-label": `${nodeTitle(point.name)}: ${nodeFacts(point, answer).join(", ")}`,
+      },
+      svg("circle", { class: "hit", r: r + 5, fill: "none", "pointer-events": "all" }),
+      shape,
+      point.place === 0 && !graphs ? svg("circle", { class: "asked", r: r + 4, fill: "none" }) : null,
+    );
+    link.addEventListener("mouseenter", () => this.point(point));
     link.addEventListener("mouseleave", () => this.hideTip());
     link.addEventListener("focus", () => {
       for (const other of this.elements) other.setAttribute("tabindex", other === link ? 0 : -1);
-      if (link.matches(":focus-visible")) this.showTip(point);
+      if (link.matches(":focus-visible")) this.point(point);
     });
     link.addEventListener("blur", () => this.hideTip());
     link.addEventListener("click", (event) => {
@@ -118,12 +155,17 @@ export class Graph {
       event.preventDefault();
       if (!graphs && point.place !== 0) this.visit(point);
     });
-    select(link).call(drag().container(this.world).subject(() => point).on("drag", (event) => {
-      [point.x, point.y] = [event.x, event.y];
-      this.hideTip();
-      this.place();
-      this.write();
-    }));
+    select(link).call(
+      drag()
+        .container(this.world)
+        .subject(() => point)
+        .on("drag", (event) => {
+          [point.x, point.y] = [event.x, event.y];
+          this.hideTip();
+          this.place();
+          this.write();
+        }),
+    );
     return link;
   }
 
@@ -203,7 +245,9 @@ export class Graph {
     }
     this.edges.setAttribute("d", lines.seen.join(""));
     this.faded.setAttribute("d", lines.out.join(""));
-    points.forEach((point, i) => this.elements[i].setAttribute("transform", `translate(${point.x.toFixed(1)},${point.y.toFixed(1)})`));
+    points.forEach((point, i) =>
+      this.elements[i].setAttribute("transform", `translate(${point.x.toFixed(1)},${point.y.toFixed(1)})`),
+    );
   }
 
   write() {
@@ -215,7 +259,9 @@ export class Graph {
     if (!this.plan || !width || !height) return;
     this.moved = false;
     const { points, radius, rings } = this.plan;
-    const [wide, high] = rings.length ? [radius, radius] : ["x", "y"].map((axis) => Math.max(30, ...points.map((point) => Math.abs(point[axis]) + point.r)) + 24);
+    const [wide, high] = rings.length
+      ? [radius, radius]
+      : ["x", "y"].map((axis) => Math.max(30, ...points.map((point) => Math.abs(point[axis]) + point.r)) + 24);
     const scale = Math.min(width / (2 * wide), height / (2 * high), 2.3);
     const goal = zoomIdentity.translate(width / 2, height / 2).scale(scale);
     const target = gently && !reducedMotion() ? select(this.svg).transition().duration(250) : select(this.svg);
@@ -229,18 +275,10 @@ export class Graph {
   }
 
   // -------------------------------------------------------------------------------------------------- pointing
-  showTip(point) {
-    const { points } = this.plan;
-    const near = this.neighbours[point.place].map((other) => line(point, points[other]));
+  point(point) {
+    const near = this.neighbours[point.place].map((other) => line(point, this.plan.points[other]));
     this.near.setAttribute("d", near.join(""));
-    this.tip.replaceChildren(html("strong", {}, large(nodeName(point.name))), ...nodeFacts(point, this.answer).map((fact) => html("span", {}, large(fact))));
-    this.tip.hidden = false;
-    const { width, height } = this.size();
-    const [x, y, r] = [this.transform.applyX(point.x), this.transform.applyY(point.y), point.r * this.transform.k + 8];
-    const [wide, high] = [this.tip.offsetWidth, this.tip.offsetHeight];
-    const left = x + r + wide < width ? x + r : x - r - wide;
-    this.tip.style.left = `${Math.max(4, Math.min(width - wide - 4, left))}px`;
-    this.tip.style.top = `${Math.max(4, Math.min(height - high - 4, y - high / 2))}px`;
+    showTip(this.tip, point, this.answer, this.transform, this.size());
   }
 
   hideTip() {
@@ -252,27 +290,14 @@ export class Graph {
     const current = this.elements.indexOf(document.activeElement);
     if (current < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
     let next = event.key === "Home" || event.key === "Escape" ? 0 : null;
-    if (DIRECTIONS[event.key]) next = this.towards(current, DIRECTIONS[event.key]);
+    const direction = DIRECTIONS[event.key];
+    if (direction) next = towards(this.plan.points, this.neighbours, current, direction);
     if (next === null) return;
     event.preventDefault();
     this.elements[next].focus({ preventScroll: true });
     this.elements[next].scrollIntoView?.({ block: "nearest", inline: "nearest" });
   }
-
-  /** The nearest node within 60 degrees of a direction; one that is joined by an edge counts as half as far. */
-  towards(current, [right, down]) {
-    const { points } = this.plan;
-    let [best, cost] = [current, Infinity];
-    points.forEach((point, i) => {
-      const [x, y] = [point.x - points[current].x, point.y - points[current].y];
-      const along = x * right + y * down;
-      const away = Math.hypot(x, y);
-      if (i === current || along <= 0 || along < away * 0.5) return;
-      const total = (2 * away - along) * (this.neighbours[current].includes(i) ? 0.5 : 1);
-      if (total < cost) [best, cost] = [i, total];
-    });
-    return best;
-  }
 }
 
-const line = (one, other) => `M${one.x.toFixed(1)},${one.y.toFixed(1)}L${other.x.toFixed(1)},${other.y.toFixed(1)}`;
+const line = (one, other) =>
+  `M${one.x.toFixed(1)},${one.y.toFixed(1)}L${other.x.toFixed(1)},${other.y.toFixed(1)}`;

@@ -1,6 +1,14 @@
 // Where nodes stand. Nothing is drawn at random: the same answer always gives the same picture.
 
-import { forceCollide, forceLink, forceManyBody, forceRadial, forceSimulation, forceX, forceY } from "./vendor/d3.js";
+import {
+  forceCollide,
+  forceLink,
+  forceManyBody,
+  forceRadial,
+  forceSimulation,
+  forceX,
+  forceY,
+} from "./vendor/d3.js";
 
 const GAP = 74; // between rings, in units of the picture
 const SMALLEST = 4.5;
@@ -19,7 +27,9 @@ export function layout(answer) {
   const points = answer.nodes.map((node, place) => ({
     ...node,
     place,
-    r: largest ? SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(Math.min(1, Math.abs(node.share) / largest)) : SMALLEST,
+    r: largest
+      ? SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(Math.min(1, Math.abs(node.share) / largest))
+      : SMALLEST,
   }));
   const links = answer.edges.map(([source, target]) => ({ source, target }));
   return asked ? inRings(points, links) : freely(points, links);
@@ -33,9 +43,22 @@ function inRings(points, links) {
   placeAsTree(points, links, rings);
   points[0].fx = points[0].fy = 0;
   const simulation = forceSimulation(points)
-    .force("ring", forceRadial((point) => rings[point.ring].radius, 0, 0).strength((point) => (point.ring ? 0.95 : 0)))
-    .force("link", forceLink(links).distance(GAP * 0.7).strength(0.02))
-    .force("collide", forceCollide((point) => point.r + 3.5).strength(0.9).iterations(2))
+    .force(
+      "ring",
+      forceRadial((point) => rings[point.ring].radius, 0, 0).strength((point) => (point.ring ? 0.95 : 0)),
+    )
+    .force(
+      "link",
+      forceLink(links)
+        .distance(GAP * 0.7)
+        .strength(0.02),
+    )
+    .force(
+      "collide",
+      forceCollide((point) => point.r + 3.5)
+        .strength(0.9)
+        .iterations(2),
+    )
     .stop();
   simulation.tick(points.length > 400 ? 60 : 120);
   return { points, asked: true, rings: rings.slice(1), radius: extent(points, rings.at(-1).radius) };
@@ -50,7 +73,13 @@ function freely(points, links) {
     .stop();
   // Sizes come last: large nodes could not pass each other, and rings would stay twisted.
   simulation.tick(points.length > 400 ? 80 : 260);
-  simulation.force("collide", forceCollide((point) => point.r + 3)).alpha(0.3).tick(60);
+  simulation
+    .force(
+      "collide",
+      forceCollide((point) => point.r + 3),
+    )
+    .alpha(0.3)
+    .tick(60);
   const [x, y] = ["x", "y"].map((axis) => {
     const values = points.map((point) => point[axis]);
     return values.length ? (Math.min(...values) + Math.max(...values)) / 2 : 0;
@@ -62,7 +91,8 @@ function freely(points, links) {
   return { points, asked: false, rings: [], radius: extent(points, 40) };
 }
 
-const extent = (points, least) => Math.max(least, ...points.map((point) => Math.hypot(point.x, point.y) + point.r)) + 14;
+const extent = (points, least) =>
+  Math.max(least, ...points.map((point) => Math.hypot(point.x, point.y) + point.r)) + 14;
 
 /** Rings far enough apart for what stands on them; a crowded one is a band of up to three nodes across. */
 function ringRadii(points) {
@@ -73,7 +103,10 @@ function ringRadii(points) {
   for (let ring = 1; ring <= last; ring += 1) {
     const near = rings[ring - 1].radius + GAP * Math.max(0.35, 0.96 ** Math.max(0, ring - 4));
     const around = needed[ring] / (2 * Math.PI);
-    rings.push({ hop: points.some((point) => point.ring === ring && point.hop === null) ? null : ring, radius: Math.max(near, around / 2.2, Math.min(around, near * 1.25)) });
+    rings.push({
+      hop: points.some((point) => point.ring === ring && point.hop === null) ? null : ring,
+      radius: Math.max(near, around / 2.2, Math.min(around, near * 1.25)),
+    });
   }
   return rings;
 }
@@ -86,10 +119,13 @@ function placeAsTree(points, links, rings) {
     const [inner, outer] = points[source].ring < points[target].ring ? [source, target] : [target, source];
     if (points[outer].ring === points[inner].ring + 1 && parent[outer] < 0) parent[outer] = inner;
   }
-  const order = points.map((point) => point.place).sort((one, other) => points[one].ring - points[other].ring || one - other);
+  const order = points
+    .map((point) => point.place)
+    .sort((one, other) => points[one].ring - points[other].ring || one - other);
   for (const place of order.slice(1)) children[Math.max(0, parent[place])].push(place);
   const leaves = points.map(() => 0);
-  for (const place of [...order].reverse()) leaves[place] = children[place].reduce((sum, child) => sum + leaves[child], 0) || 1;
+  for (const place of [...order].reverse())
+    leaves[place] = children[place].reduce((sum, child) => sum + leaves[child], 0) || 1;
   const sector = points.map(() => [-Math.PI / 2, 1.5 * Math.PI]);
   for (const place of order) {
     const [start, end] = sector[place];

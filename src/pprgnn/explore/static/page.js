@@ -7,18 +7,37 @@ const PERCENTAGES = /accuracy|f1|auc/i;
 const score = (run, part) => {
   const value = run.scores?.[part];
   if (value === undefined || value === null) return null;
-  return `${part} ${run.metric} ${PERCENTAGES.test(run.metric) ? `${(100 * value).toFixed(1)} %` : value.toPrecision(3)}`;
+  const shown = PERCENTAGES.test(run.metric) ? `${(100 * value).toFixed(1)} %` : value.toPrecision(3);
+  return `${part} ${run.metric} ${shown}`;
 };
 
 /** "PPRGNN (cora): test accuracy 83.2 %": how runs are told apart. */
 export const runName = (run) => (run.name === run.system ? run.title : `${run.title} (${run.name})`);
 
-export function showRun(run) {
-  const size = run.task === "graph" || run.num_graphs > 1 ? `${count(run.num_graphs)} graphs, ${count(run.num_nodes)} nodes` : `${count(run.num_nodes)} nodes, ${count(run.num_edges)} edges`;
+function showRun(run) {
+  const size =
+    run.task === "graph" || run.num_graphs > 1
+      ? `${count(run.num_graphs)} graphs, ${count(run.num_nodes)} nodes`
+      : `${count(run.num_nodes)} nodes, ${count(run.num_edges)} edges`;
   byId("data-name").textContent = run.data;
-  const facts = [runName(run), size, score(run, "test") ?? score(run, "val"), run.test_chose_the_epoch ? "the test part chose the epoch" : null];
+  const facts = [
+    runName(run),
+    size,
+    score(run, "test") ?? score(run, "val"),
+    run.test_chose_the_epoch ? "the test part chose the epoch" : null,
+  ];
   byId("run-facts").textContent = facts.filter(Boolean).join(" · ");
-  byId("run-facts").title = [...run.layers.map((layer) => `${layer.layer}: ${layer.sentence}`), run.note].filter(Boolean).join(" ");
+  byId("run-facts").title = [...run.layers.map((layer) => `${layer.layer}: ${layer.sentence}`), run.note]
+    .filter(Boolean)
+    .join(" ");
+}
+
+/** Which run and which place the page is about. */
+export function showHead(run, view) {
+  byId("run").value = run.index;
+  showRun(run);
+  showGraphChoice(run, view.graph);
+  markSuggestion(view);
 }
 
 export function offerRuns(runs, choose) {
@@ -32,7 +51,7 @@ export function offerGraphs(choose) {
   byId("graph").addEventListener("change", (event) => choose(event.target.value));
 }
 
-export function showGraphChoice(run, graph) {
+function showGraphChoice(run, graph) {
   byId("graph-choice").hidden = run.num_graphs < 2;
   byId("graph").max = run.num_graphs - 1;
   byId("graph").value = graph;
@@ -41,22 +60,49 @@ export function showGraphChoice(run, graph) {
 export function showSuggestions(suggestions, address, visit) {
   const nav = byId("suggestions");
   nav.hidden = suggestions.length === 0;
-  const chips = suggestions.map((each) => html("li", {}, html("a", {
-    href: address(each), title: each.why, "data-graph": each.graph, "data-node": each.node,
-    onclick: (event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      visit(each);
-    },
-  }, html("strong", {}, each.node === null ? `graph ${each.graph}` : shorten(nodeName(each.name), 24)), " ", html("span", {}, each.why.split(":")[0]), html("span", { class: "sr" }, each.why.includes(":") ? `: ${each.why.split(":").slice(1).join(":")}` : ""))));
-  nav.replaceChildren(html("span", { class: "muted", id: "suggestions-title" }, "Worth a look"), html("ul", { "aria-labelledby": "suggestions-title" }, chips));
+  const chips = suggestions.map((each) =>
+    html(
+      "li",
+      {},
+      html(
+        "a",
+        {
+          href: address(each),
+          title: each.why,
+          "data-graph": each.graph,
+          "data-node": each.node,
+          onclick: (event) => {
+            if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+            event.preventDefault();
+            visit(each);
+          },
+        },
+        html("strong", {}, each.node === null ? `graph ${each.graph}` : shorten(nodeName(each.name), 24)),
+        " ",
+        html("span", {}, each.why.split(":")[0]),
+        html("span", { class: "sr" }, each.why.includes(":") ? `: ${each.why.split(":").slice(1).join(":")}` : ""),
+      ),
+    ),
+  );
+  nav.replaceChildren(
+    html("span", { class: "muted", id: "suggestions-title" }, "Worth a look"),
+    html("ul", { "aria-labelledby": "suggestions-title" }, chips),
+  );
 }
 
-export function markSuggestion(view) {
+/** Without scrolling the page, as scrollIntoView would. */
+function inView(list, chip) {
+  const [left, right] = [chip.offsetLeft, chip.offsetLeft + chip.offsetWidth];
+  if (left < list.scrollLeft || right > list.scrollLeft + list.clientWidth) list.scrollLeft = left - 40;
+}
+
+function markSuggestion(view) {
   for (const chip of byId("suggestions").querySelectorAll("a")) {
-    const here = chip.dataset.graph === String(view.graph) && (chip.dataset.node ?? null) === (view.node === null ? null : String(view.node));
-    if (here) chip.setAttribute("aria-current", "true");
-    else chip.removeAttribute("aria-current");
+    const here =
+      chip.dataset.graph === String(view.graph) &&
+      (chip.dataset.node ?? null) === (view.node === null ? null : String(view.node));
+    chip.setAttribute("aria-current", here);
+    if (here) inView(chip.closest("ul"), chip);
   }
 }
 
@@ -64,9 +110,32 @@ export function showProblems(problems) {
   const banner = byId("banner");
   banner.hidden = problems.length === 0;
   if (!problems.length) return;
-  const words = problems.length === 1 ? "One run could not be opened." : `${problems.length} runs could not be opened.`;
-  banner.replaceChildren(html("div", {}, html("strong", {}, words), html("ul", {}, problems.map((text) => html("li", {}, text)))),
-    html("button", { type: "button", class: "icon", "aria-label": "Close this message", onclick: () => { banner.hidden = true; } }, "×"));
+  const words =
+    problems.length === 1 ? "One run could not be opened." : `${problems.length} runs could not be opened.`;
+  banner.replaceChildren(
+    html(
+      "div",
+      {},
+      html("strong", {}, words),
+      html(
+        "ul",
+        {},
+        problems.map((text) => html("li", {}, text)),
+      ),
+    ),
+    html(
+      "button",
+      {
+        type: "button",
+        class: "icon",
+        "aria-label": "Close this message",
+        onclick: () => {
+          banner.hidden = true;
+        },
+      },
+      "×",
+    ),
+  );
 }
 
 /** A button that opens a small list of other buttons. */

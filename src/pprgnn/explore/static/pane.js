@@ -1,11 +1,11 @@
 // One answer in full: picture, decision, probabilities, hops and the table of nodes. The page shows one or two.
 
 import { depthCurve, hopBars, ownPlace, probabilityBars } from "./charts.js";
-import { html, large, many, percent } from "./dom.js";
+import { html, many, percent } from "./dom.js";
 import { Graph } from "./graph.js";
 import { legend } from "./legend.js";
 import { decisionPanel, nodeTable } from "./panels.js";
-import { placeName, radiusWords, saidAt } from "./words.js";
+import { placeTitle, radiusWords, saidAt } from "./words.js";
 
 const SECTIONS = ["decision", "probabilities", "forming", "distances", "influential"];
 let numbers = 0;
@@ -23,10 +23,19 @@ export class Pane {
     this.caption = html("p");
     this.message = html("div", { class: "message", role: "alert", hidden: true });
     this.sections = Object.fromEntries(SECTIONS.map((name) => [name, html("section", { class: name })]));
-    this.element = html("article", { class: "pane", "aria-labelledby": this.title.id },
-      html("header", { class: "pane-head" }, html("div", {}, this.title, this.subtitle), this.buttons), this.message,
-      html("figure", { class: "picture-box" }, this.graph.element, html("figcaption", {}, this.legend, this.caption)),
-      html("div", { class: "side" }, ...Object.values(this.sections)));
+    this.element = html(
+      "article",
+      { class: "pane", "aria-labelledby": this.title.id },
+      html("header", { class: "pane-head" }, html("div", {}, this.title, this.subtitle), this.buttons),
+      this.message,
+      html(
+        "figure",
+        { class: "picture-box" },
+        this.graph.element,
+        html("figcaption", {}, this.legend, this.caption),
+      ),
+      html("div", { class: "side" }, ...Object.values(this.sections)),
+    );
   }
 
   /** `depths`: places of the slider; `longest`: share of the longest bar; `slotOf(class)`: its colour. */
@@ -34,23 +43,43 @@ export class Pane {
     Object.assign(this, { answer, run, depths });
     this.element.classList.remove("failed", "empty");
     this.message.hidden = true;
-    this.title.textContent = large(placeName(answer));
-    this.subtitle.textContent = [compared ? `${run.title} (${run.name})` : null, answer.part ? `in the ${answer.part} part` : null].filter(Boolean).join(", ");
+    this.title.textContent = placeTitle(answer);
+    this.subtitle.textContent = [
+      compared ? `${run.title} (${run.name})` : null,
+      answer.part ? `in the ${answer.part} part` : null,
+    ]
+      .filter(Boolean)
+      .join(", ");
     this.graph.update(answer);
     this.legend.replaceChildren(...legend(answer, run));
-    this.caption.textContent = `${many(answer.nodes.length, "node")} shown, with ${percent(answer.shown_share)} of all influence; answered in ${answer.seconds.toFixed(2)} s.`;
+    const part = percent(answer.shown_share);
+    const shown = `${many(answer.nodes.length, "node")} shown, with ${part} of all influence`;
+    this.caption.textContent = `${shown}; answered in ${answer.seconds.toFixed(2)} s.`;
     const { decision, probabilities, forming, distances, influential } = this.sections;
     decision.replaceChildren(...decisionPanel(answer, run, `target-${this.number}`, this.acts.explainClass));
     this.bars = probabilityBars(answer, run.classes, slotOf);
     this.heading = html("h3");
     probabilities.replaceChildren(this.heading, this.bars.element);
     const slides = answer.by_depth.length > 1;
-    this.curve = slides ? depthCurve(answer, { depths, slotOf, classes: run.classes, choose: this.acts.choosePlace }) : null;
+    this.curve = slides
+      ? depthCurve(answer, { depths, slotOf, classes: run.classes, choose: this.acts.choosePlace })
+      : null;
     forming.hidden = !slides && !compared;
-    forming.replaceChildren(html("h3", {}, "The prediction forming"),
-      this.curve?.element ?? html("p", { class: "muted" }, `${run.title} has a fixed depth: there is no shorter network inside it to look at.`));
+    forming.replaceChildren(
+      html("h3", {}, "The prediction forming"),
+      this.curve?.element ??
+        html(
+          "p",
+          { class: "muted" },
+          `${run.title} has a fixed depth: there is no shorter network inside it to look at.`,
+        ),
+    );
     distances.hidden = answer.node === null;
-    distances.replaceChildren(html("h3", {}, "Influence by distance"), hopBars(answer, longest), html("p", { class: "muted" }, radiusWords(answer)));
+    distances.replaceChildren(
+      html("h3", {}, "Influence by distance"),
+      hopBars(answer, longest),
+      html("p", { class: "muted" }, radiusWords(answer)),
+    );
     influential.replaceChildren(html("h3", {}, "Most influential nodes"), nodeTable(answer, this.acts));
   }
 
@@ -61,7 +90,9 @@ export class Pane {
     this.bars.show(index);
     this.curve?.show(place);
     this.graph.setReach(last ? null : this.answer.reach[index]);
-    this.heading.textContent = last ? "Probabilities" : `Probabilities at depth ${this.answer.by_depth[index].depth}`;
+    this.heading.textContent = last
+      ? "Probabilities"
+      : `Probabilities at depth ${this.answer.by_depth[index].depth}`;
   }
 
   says(place) {
@@ -77,6 +108,7 @@ export class Pane {
 
   fail(message, ...ways) {
     this.answer = null;
+    this.element.classList.remove("empty");
     this.element.classList.add("failed");
     this.title.textContent = "Nothing to show";
     this.subtitle.textContent = "";

@@ -46,18 +46,43 @@ export function makeSearch({ where, visit, ask, suggestions }) {
     visit(hit);
   }
 
-  const item = (hit, place, ...words) => html("li", { id: `hit-${place}`, role: "option", "aria-selected": "false",
-    onmousedown: (event) => event.preventDefault(), onclick: () => take(hit) }, html("span", { class: "hit-name" }, hit.node === null ? `graph ${hit.graph}` : nodeName(hit.name)), ...words);
+  const item = (hit, place, ...words) =>
+    html(
+      "li",
+      {
+        id: `hit-${place}`,
+        role: "option",
+        "aria-selected": "false",
+        onmousedown: (event) => event.preventDefault(),
+        onclick: () => take(hit),
+      },
+      html("span", { class: "hit-name" }, hit.node === null ? `graph ${hit.graph}` : nodeName(hit.name)),
+      ...words,
+    );
 
   function found(hit, place) {
     const right = verdict(hit.predicted, hit.truth);
-    const truth = right && right !== "right" ? html("span", { class: "mark wrong" }, `${right}, is ${classList(hit.truth, 2, 40)}`) : right ? html("span", { class: "mark right" }, "right") : null;
-    return item(hit, place, html("span", {}, classList(hit.predicted, 2, 40)), truth, hit.part ? html("span", { class: "muted" }, hit.part) : null);
+    const truth =
+      right && right !== "right"
+        ? html("span", { class: "mark wrong" }, `${right}, is ${classList(hit.truth, 2, 40)}`)
+        : right
+          ? html("span", { class: "mark right" }, "right")
+          : null;
+    return item(
+      hit,
+      place,
+      html("span", {}, classList(hit.predicted, 2, 40)),
+      truth,
+      hit.part ? html("span", { class: "muted" }, hit.part) : null,
+    );
   }
 
   function offer() {
     hits = suggestions;
-    open(hits.map((hit, place) => item(hit, place, html("span", { class: "muted" }, hit.why))), hits.length ? `${hits.length} worth a look` : "");
+    open(
+      hits.map((hit, place) => item(hit, place, html("span", { class: "muted" }, hit.why))),
+      hits.length ? `${hits.length} worth a look` : "",
+    );
   }
 
   async function look() {
@@ -70,8 +95,12 @@ export function makeSearch({ where, visit, ask, suggestions }) {
       hits = answer.results;
       const rows = hits.map(found);
       if (answer.more) rows.push(html("li", { class: "muted", role: "presentation" }, "There are more; type on."));
-      if (!hits.length) rows.push(html("li", { class: "muted", role: "presentation" }, `Nothing is called “${text}”.`));
-      return open(rows, hits.length ? `${hits.length}${answer.more ? " and more" : ""} found` : `Nothing is called ${text}.`);
+      if (!hits.length)
+        rows.push(html("li", { class: "muted", role: "presentation" }, `Nothing is called “${text}”.`));
+      return open(
+        rows,
+        hits.length ? `${hits.length}${answer.more ? " and more" : ""} found` : `Nothing is called ${text}.`,
+      );
     } catch (error) {
       if (!(error instanceof ApiError)) {
         if (error.name === "AbortError") return null;

@@ -28,11 +28,32 @@ export function writeAddress({ main, pinned, depth }) {
     if (main[key] !== null && main[key] !== undefined) query.set(key, main[key]);
   }
   if (depth !== null && depth !== undefined) query.set("depth", depth);
-  if (pinned) query.set("with", [pinned.run, pinned.graph, pinned.node ?? "", pinned.target ?? ""].join(".").replace(/\.+$/, ""));
+  if (pinned)
+    query.set(
+      "with",
+      [pinned.run, pinned.graph, pinned.node ?? "", pinned.target ?? ""].join(".").replace(/\.+$/, ""),
+    );
   return `?${query}`;
 }
 
 /** Numbers and strings count as the same: one comes from the server, the other from the address. */
-const same = (one, other) => (one ?? null) === (other ?? null) || (one != null && other != null && String(one) === String(other));
-export const samePlace = (one, other) => same(one.graph, other.graph) && same(one.node, other.node) && same(one.name, other.name);
-export const sameView = (one, other) => samePlace(one, other) && same(one.run, other.run) && same(one.target, other.target);
+const same = (one, other) =>
+  (one ?? null) === (other ?? null) || (one != null && other != null && String(one) === String(other));
+export const samePlace = (one, other) =>
+  same(one.graph, other.graph) && same(one.node, other.node) && same(one.name, other.name);
+export const sameView = (one, other) =>
+  samePlace(one, other) && same(one.run, other.run) && same(one.target, other.target);
+
+export const other = (which) => (which === "main" ? "pinned" : "main");
+export const at = ({ graph, node }) => ({ graph, node, name: null, target: null });
+
+/** After a pane went to another place: the same node under two runs stays together, others move alone. */
+export function moved(state, which, place) {
+  const there = { ...at({ ...place, graph: place.graph ?? state[which].graph }), run: state[which].run };
+  const next = { ...state, [which]: there };
+  const { main, pinned } = state;
+  if (pinned && samePlace(main, pinned) && !same(main.run, pinned.run)) {
+    next[other(which)] = { ...there, run: state[other(which)].run };
+  }
+  return next;
+}

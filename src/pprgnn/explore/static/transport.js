@@ -44,8 +44,10 @@ export class Transport {
 
   describe(words, says) {
     this.slider.setAttribute("aria-valuetext", `${words}. ${says}`);
-    this.text.replaceChildren(Object.assign(document.createElement("span"), { textContent: words }),
-      Object.assign(document.createElement("strong"), { textContent: says }));
+    this.text.replaceChildren(
+      Object.assign(document.createElement("span"), { textContent: words }),
+      Object.assign(document.createElement("strong"), { textContent: says }),
+    );
   }
 
   toggle() {

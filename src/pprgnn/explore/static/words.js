@@ -1,15 +1,19 @@
 // Sentences and names that several parts of the page use.
 
-import { className, large, many, nodeName, percent, shorten, signed } from "./dom.js";
+import { className, many, nodeName, nodeTitle, percent, shorten, signed } from "./dom.js";
 
 export const MARKS = { right: "✓", wrong: "✗", "partly right": "◐" };
 
 export const placeName = (answer) => (answer.node === null ? `graph ${answer.graph}` : nodeName(answer.name));
+export const placeTitle = (answer) => (answer.node === null ? `Graph ${answer.graph}` : nodeTitle(answer.name));
 
 /** Some of the classes, and how many more there are. */
 export function classList(names, most = 3, longest = 60) {
   if (names.length === 0) return "no label";
-  const shown = names.slice(0, most).map((name) => shorten(className(name), longest)).join(", ");
+  const shown = names
+    .slice(0, most)
+    .map((name) => shorten(className(name), longest))
+    .join(", ");
   return names.length > most ? `${shown} +${names.length - most}` : shown;
 }
 
@@ -23,11 +27,20 @@ export function verdict(predicted, truth) {
 
 /** What there is to say about a node, in the order of importance. */
 export function nodeFacts(point, answer) {
-  const away = answer.node === null ? null : point.hop === null ? "no path" : point.hop === 0 ? "the asked node" : `${many(point.hop, "hop")} away`;
+  const away =
+    answer.node === null
+      ? null
+      : point.hop === null
+        ? "no path"
+        : point.hop === 0
+          ? "the asked node"
+          : `${many(point.hop, "hop")} away`;
   const side = `${point.share > 0 ? "for" : "against"} ${shorten(className(answer.decision.class), 40)}`;
   return [
     away,
-    point.share ? `${percent(Math.abs(point.share))} of the influence, ${side} (adds ${signed(point.contribution)})` : "no influence",
+    point.share
+      ? `${percent(Math.abs(point.share))} of the influence, ${side} (adds ${signed(point.contribution)})`
+      : "no influence",
     point.predicted ? `predicted ${classList(point.predicted, 3, 40)}` : null,
     point.predicted && point.truth ? `truly ${classList(point.truth, 3, 40)}` : null,
     point.part ? `in the ${point.part} part` : null,
@@ -51,8 +64,13 @@ export function depthWords(answer, run, index) {
 export function saidAt(answer, run, index) {
   const { classes, decision } = answer;
   const { predicted, probabilities } = answer.by_depth[index];
-  const shown = (name, place) => `${shorten(className(name), 28)}${place >= 0 ? ` (${percent(probabilities[place])})` : ""}`;
-  if (!run.multi_label) return shown(predicted[0], classes.findIndex((each) => run.classes[each] === predicted[0]));
+  const shown = (name, place) =>
+    `${shorten(className(name), 28)}${place >= 0 ? ` (${percent(probabilities[place])})` : ""}`;
+  if (!run.multi_label)
+    return shown(
+      predicted[0],
+      classes.findIndex((each) => run.classes[each] === predicted[0]),
+    );
   const labels = predicted.length === 0 ? "no label" : many(predicted.length, "label");
   return `${labels}; ${shown(decision.class, classes.indexOf(decision.target))}`;
 }
@@ -60,7 +78,13 @@ export function saidAt(answer, run, index) {
 export function radiusWords({ radius, hops }) {
   if (radius === null) return "The influence does not end within the hops shown.";
   const farthest = hops.length - 1;
-  return radius === 0 ? "95 % of the influence is the node's own." : `95 % of the influence lies within ${many(radius, "hop")}; the farthest node is ${farthest} away.`;
+  return radius === 0
+    ? "95 % of the influence is the node's own."
+    : `95 % of the influence lies within ${many(radius, "hop")}; the farthest node is ${farthest} away.`;
 }
 
-export const titleOf = (answer, data) => `${large(placeName(answer))}: ${shorten(className(answer.decision.class), 40)} ${percent(answer.decision.probability)} · ${data} · pprgnn explore`;
+export function titleOf(answer, data) {
+  const { class: name, probability } = answer.decision;
+  const said = `${shorten(className(name), 40)} ${percent(probability)}`;
+  return `${placeTitle(answer)}: ${said} · ${data} · pprgnn explore`;
+}

@@ -25,7 +25,7 @@ MOST_MESSAGES = 1 << 26  # numbers that it may send in a step
 
 def baselines(subject: Subject, allowance: Allowance) -> list[Baseline]:
     """Those that can be had here; what cannot be compared is left out."""
-    return [*_measured(subject), *_published(subject)]
+    return [*_measured(subject), *published(subject)]
 
 
 # ---------------------------------------------------------------------------------------------- here and now
@@ -43,7 +43,7 @@ def _measured(subject: Subject) -> Iterator[Baseline]:
     if math.isfinite(value := score(frequent.expand(int(scored.sum()), -1))):
         yield Baseline(name, value, None, source, measured=True)
     if facts.task == "node" and not facts.multi_label and len(subject.dataset) == 1:
-        logits = _label_propagation(subject, y, masks["train"])
+        logits = spread_labels(subject, y, masks["train"])
         if logits is not None and math.isfinite(value := score(logits[scored])):
             told = f"training labels spread {STEPS} times over the edges (α = {ALPHA:g}); no features, no weights"
             yield Baseline("label propagation", value, None, told, measured=True)
@@ -56,7 +56,8 @@ def _frequencies(y: Tensor, num_classes: int, multi_label: bool) -> Tensor:
     return torch.bincount(y, minlength=num_classes).double()[None]
 
 
-def _label_propagation(subject: Subject, y: Tensor, train: Tensor) -> Tensor | None:
+def spread_labels(subject: Subject, y: Tensor, train: Tensor) -> Tensor | None:
+    """By label propagation, a row of scores for each node; ``None``: it would take too long."""
     data, num_classes = subject.dataset[0], len(subject.model.facts.class_names)
     if data.edge_index.size(1) * num_classes > MOST_MESSAGES:
         return None
@@ -69,7 +70,8 @@ def _label_propagation(subject: Subject, y: Tensor, train: Tensor) -> Tensor | N
 
 
 # ------------------------------------------------------------------------------------------------- published
-def _published(subject: Subject) -> Iterator[Baseline]:
+def published(subject: Subject) -> Iterator[Baseline]:
+    """What the paper, and others on the same splits, report for this data set."""
     if (subject.run.folder / DATA).is_file():  # somebody's own graph, whatever it is called
         return
     name, protocol = subject.dataset.facts.name, subject.split.protocol

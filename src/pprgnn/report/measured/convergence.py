@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Convergence, Missing
-from pprgnn.report.measured.solves import Passes, Solve
+from pprgnn.report.measured.solves import Asked, Passes, Solve
 from pprgnn.report.measured.subject import Subject, of_layers
 
-CONSECUTIVE, STRIDE = 60, 16  # every depth up to the first, then every so many
+CONSECUTIVE, STRIDE = 60, 15  # every depth up to the first, then every so many; odd, lest a cycle of two is missed
 DEEPEST = 2000
 POINTS = 6  # a curve of fewer shows nothing
 
@@ -39,16 +40,16 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
             return found
         deepest, reference = found
     else:
-        wanted = (deepest + _steps(deepest, max(1, deepest // POINTS))) * solve.step_seconds
+        wanted = (2 * deepest + _steps(deepest, max(1, deepest // POINTS))) * solve.step_seconds
         if not allowance.allows(wanted):
             return allowance.too_long(what, wanted)
         reference = passes.state(deepest).clone()
     if not math.isfinite(size := problem.norm(reference)):
         return _overflow(solve)
-    rounding = unit * max(1.0, size / scale)
+    rounding = max(unit * max(1.0, size / scale), _shaken(solve.problem, deepest, reference, unit) / scale)
     stride = 1
     while stride < deepest and _steps(deepest, stride) * solve.step_seconds > 0.8 * allowance.left:
-        stride += 1
+        stride += 2
     faded, depths, errors, influence = _Faded(passes), list[int](), list[float](), list[float]()
     for depth in _depths(deepest, stride, solve.depth):
         if depth > POINTS and not allowance.allows(depth * solve.step_seconds):
@@ -56,7 +57,7 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
         depths.append(depth)
         errors.append(problem.norm(passes.state(depth) - reference) / scale)
         influence.append(faded.at(depth))
-        if errors[-1] <= rounding:
+        if max(errors[-2:]) <= rounding and len(errors) > 1:  # one alone may be a chance, as in a cycle
             break
     if not all(map(math.isfinite, errors + influence)):
         return _overflow(solve)
@@ -72,6 +73,14 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
         tol=solve.tol,
         rounding=rounding,
     )
+
+
+def _shaken(problem: Asked, depth: int, state: Tensor, unit: float) -> float:
+    """By how much the state moves when every number of B moves by one unit of rounding, up or down."""
+    draw = torch.Generator().manual_seed(0)
+    signs = torch.randint(2, problem.b.shape, generator=draw).to(problem.b) * 2 - 1
+    shaken = replace(problem, b=problem.b * (1 + unit * signs))
+    return problem.norm(Passes(shaken).state(depth) - state)
 
 
 def _overflow(solve: Solve) -> Missing:
@@ -121,11 +130,10 @@ class _Faded:
 
 
 def _depths(deepest: int, stride: int, chosen: int) -> Iterator[int]:
-    """Which depths are looked at: all of them, or every so many, and the chosen one in any case."""
-    wide = max(stride, STRIDE)
+    """Which depths are looked at: all of them, or every so many, and the chosen one and the last in any case."""
     close = range(0, min(deepest, CONSECUTIVE) + 1, stride)
-    far = range(CONSECUTIVE - CONSECUTIVE % wide + wide, deepest + 1, wide)
-    yield from sorted({*close, *far, *([chosen] if chosen <= deepest else [])})
+    far = range(close[-1], deepest + 1, max(stride, STRIDE))
+    yield from sorted({*close, *far, min(chosen, deepest), deepest})
 
 
 def _steps(deepest: int, stride: int) -> int:

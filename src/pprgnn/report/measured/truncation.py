@@ -92,7 +92,7 @@ def layer_truncation(solve: Solve, arriving: Tensor, allowance: Allowance) -> Tr
     count = min(depth + 1, int(allowance.left / seconds))
     if count < min(POINTS, depth + 1):
         return allowance.too_long(f"The gradient of layer {solve.name} by terms", POINTS * seconds)
-    chosen, errors = _chosen(depth + 1, count, solve.layer.grad_terms), list[tuple[float, float]]()
+    chosen, errors = chosen_terms(depth + 1, count, solve.layer.grad_terms), list[tuple[float, float]]()
     for terms in chosen:
         if len(errors) >= POINTS and not allowance.allows(seconds):
             break
@@ -138,7 +138,7 @@ def left_out(bounds: StepBounds, terms: int, depth: int) -> float:
     return total
 
 
-def _chosen(last: int, count: int, used: int | None) -> list[int]:
+def chosen_terms(last: int, count: int, used: int | None) -> list[int]:
     """1 ... last, or so many of them; the first and the number in use among them."""
     if count >= last:
         return list(range(1, last + 1))

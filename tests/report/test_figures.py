@@ -1,0 +1,218 @@
+"""Drawings: they are SVG in the colours of the page, the same for the same values, and what they say is true."""
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+matplotlib = pytest.importorskip("matplotlib")
+
+from pprgnn.report import svg  # noqa: E402
+from pprgnn.report.certificate import convergence, truncation  # noqa: E402
+from pprgnn.report.classes import EACH_END, classes  # noqa: E402
+from pprgnn.report.cost import cost  # noqa: E402
+from pprgnn.report.curves import depth_over_epochs, training_curves  # noqa: E402
+from pprgnn.report.decay import decay  # noqa: E402
+from pprgnn.report.distance import reach, smoothing  # noqa: E402
+from pprgnn.report.plot import Line, Place, Plot  # noqa: E402
+from pprgnn.report.scores import against_others, folds  # noqa: E402
+from pprgnn.report.shown import Section, Shown, Table  # noqa: E402
+from pprgnn.report.subject import open_subjects  # noqa: E402
+
+from . import made_up  # noqa: E402
+
+NAMES = re.compile(r'\bid="([^"]+)"')
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory):
+    (found,) = open_subjects([made_up.make_run(tmp_path_factory.mktemp("runs") / "cora")], 1.0, print)
+    return found
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    (found,) = open_subjects([made_up.make_study(tmp_path_factory.mktemp("studies") / "folds")], 1.0, print)
+    return found
+
+
+def measuring(subject, **changes):
+    return replace(subject, measured=replace(subject.measured, **changes))
+
+
+def line(**changes):
+    return Line("a", [1.0, 2.0, 3.0], [1.0, 3.0, 2.0], **changes)
+
+
+def texts(drawing):
+    return "|".join(each.text or "" for each in ElementTree.fromstring(drawing).iter(f"{{{svg.SVG}}}text"))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """What is said is there without drawing."""
+    monkeypatch.setattr(svg, "draw", lambda name, says, size, fill: f"<svg>{says}</svg>")
+
+
+# ------------------------------------------------------------------------------------------------------- drawings
+def test_colours_are_those_of_the_page_and_text_stays_text():
+    drawing = Plot([line(), line(look=1)], "epoch", "loss", [Place("here", x=2.0)]).svg("one", "It says so.")
+    root = ElementTree.fromstring(drawing)
+    assert root.attrib["role"] == "img"
+    assert root.attrib["aria-label"] == "It says so."
+    assert {"epoch", "loss", "here"} <= set(texts(drawing).split("|"))
+    for variable, colour in (("blue", svg.BLUE), ("red", svg.RED), ("soft", svg.SOFT), ("ink", svg.INK)):
+        assert f"var(--{variable}, {colour})" in drawing
+    assert not re.search(r"(?<!, )#[0-9a-f]{6}\b", drawing.replace("xmlns", ""))  # no colour of its own
+    assert "font-family" not in drawing
+    assert "<style" not in drawing
+
+
+def test_drawings_on_one_page_share_no_id_and_every_reference_is_theirs():
+    one, other = (Plot([line(marked=True)], "epoch", "loss").svg(name, "") for name in ("one", "other"))
+    assert set(NAMES.findall(one)).isdisjoint(NAMES.findall(other))
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', one))
+    assert used == set(NAMES.findall(one))
+    assert used
+
+
+def test_the_same_values_give_the_same_bytes_whatever_the_users_style():
+    plot = Plot([line()], "epoch", "loss")
+    one = plot.svg("one", "")
+    with matplotlib.rc_context({"lines.linewidth": 9.0, "font.size": 30.0, "axes.facecolor": "red"}):
+        assert plot.svg("one", "") == one
+    assert Plot([line(strong=True)], "epoch", "loss").svg("one", "") != one
+
+
+def test_names_of_others_are_neither_markup_nor_mathematics():
+    drawing = Plot([line(), Line("<b>&\x07 $x_1^", [1.0], [1.0])], "epoch", "日本").svg("one", "<i>")
+    assert "<b>&· $x_1^" in texts(drawing)
+    assert "日本" in texts(drawing)
+    assert "&lt;i&gt;" in drawing
+
+
+@pytest.mark.parametrize("y", [[float("nan")] * 3, [None, 2.0, None], [0.0, 0.0, 0.0]])
+@pytest.mark.parametrize("log", [True, False])
+def test_values_that_are_not_there_are_gaps(y, log):
+    drawing = Plot([Line("a", [1.0, 2.0, 3.0], y), line()], "epoch", "loss", log_y=log).svg("one", "")
+    assert "nan" not in drawing.lower()
+
+
+def test_one_epoch_has_one_tick():
+    assert "|5|" in f"|{texts(Plot([Line('a', [5.0], [1.0])], 'epoch', 'loss').svg('one', ''))}|"
+
+
+# ------------------------------------------------------------------------------------------------------- readings
+def test_the_signature_says_what_was_measured_and_what_is_proved(subject, undrawn):
+    (shown,) = convergence([subject])
+    assert shown.wide
+    assert shown.narrow
+    assert shown.reading.startswith("Depth 14 was chosen; its measured error is 3.8·10⁻⁶, and 1.6·10⁻⁴ is proved")
+    layer = made_up.convergence()
+    unproved = replace(layer, certificate=[None] * len(layer.depths))
+    assert "proves nothing there yet" in convergence([measuring(subject, convergence=[unproved])])[0].reading
+    beyond = convergence([measuring(subject, convergence=[replace(layer, chosen=99)])])[0]
+    assert "beyond the depths that were measured" in beyond.reading
+    rounded = convergence([measuring(subject, convergence=[replace(layer, chosen=25)])])[0]
+    assert "only rounding is left" in rounded.reading
+
+
+def test_layers_stand_side_by_side(subject, undrawn):
+    several = measuring(subject, convergence=[made_up.convergence(), made_up.convergence("convs.1", 12)])
+    titles = [each.title for each in convergence([several])]
+    assert [title.rpartition(": ")[2] for title in titles] == ["convs.0", "convs.1"]
+
+
+def test_readings_of_the_other_figures_are_computed(subject, undrawn):
+    said = {
+        each.name: each.reading for part in (decay, reach, smoothing, truncation, cost) for each in part([subject])
+    }
+    assert (
+        said["decay-1"]
+        == "Less than 0.1 % is left after 10 hops; in APPNP there still is 34.9 % with α = 0.1 and "
+        "10.7 % with α = 0.2."
+    )
+    assert said["reach"].startswith(
+        "27.0 % of the influence comes from more than 2 hops away (GCN-2 0 % and APPNP 30 %)"
+    )
+    assert said["population"] == "Most nodes are 5 hops away (700 in the mean)."
+    assert said["energy"].startswith("The Dirichlet energy is 0.05 at depth 64 (GCN ")
+    assert (
+        said["truncation-1-1"] == "5 terms trained this model: 0.5 % of the gradient of B and 0.6 % of that of W "
+        "were left out; at most 23.3 % is proved for B."
+    )
+    assert (
+        said["time"] == "At depth 16 this layer takes 10 ms; the same recursion unrolled under autograd takes "
+        "27.6 ms, 2.8 times as much."
+    )
+
+
+def test_training_tells_its_best_epoch_and_its_depths(subject, undrawn):
+    said = {each.name: each for each in training_curves([subject])}
+    assert list(said) == ["loss", "metric", "rate", "weights"]
+    assert "Epoch 30 of 40 was kept, at 77.0 %" in said["metric"].reading
+    assert said["rate"].reading == "It stayed at 0.01."
+    assert said["weights"].reading == "It went from 1 to 1.2 in layer 1."
+    assert depth_over_epochs([subject]).reading == "10 to 12 hops in training, 14 for the scores."
+
+
+def test_a_learned_rate_has_a_figure_of_its_own(subject, undrawn):
+    learned = [record | {"eps": [0.25 - 0.005 * record["epoch"]]} for record in subject.records]
+    assert training_curves([replace(subject, records=learned)])[-1].reading.startswith(
+        "ε was learned: from 0.245 to"
+    )
+
+
+def test_runs_from_before_the_norm_was_kept_say_so(subject, undrawn):
+    old = [
+        {key: value for key, value in each.items() if key not in ("weight_norm", "eps")}
+        for each in subject.records
+    ]
+    assert "before ‖W‖₂ was kept" in training_curves([replace(subject, records=old)])[-1].missing
+
+
+def test_the_result_stands_beside_others(subject, undrawn):
+    shown = against_others([subject])
+    assert (
+        "83.2 % accuracy on the test part; +12.0 points to the best baseline measured here, label prop"
+        in shown.reading
+    )
+    assert "+1.7 points to the best figure quoted, GCN in its paper (81.5 ± 0.5 %)" in shown.reading
+    assert shown.table.rows[0][0] == "PPRGNN (this run)"  # the best is on top
+
+
+def test_every_run_of_a_study_is_a_point(study):
+    (shown,) = folds([study])
+    assert "validation 85.7 ± 13.0 %, test 85.7 ± 13.0 %" in shown.reading
+    assert "between 68.0 % and 100.0 %" in shown.reading
+    assert [row[2] for row in shown.table.rows] == ["89.0 %", "68.0 %", "100.0 %"]
+    assert "85.7 ± 13.0" in texts(shown.svg)
+
+
+def test_few_classes_have_a_matrix_and_many_a_list(subject, undrawn):
+    f1, confusion = classes([subject])
+    assert f1.reading.startswith("“Probabilistic” is found best")
+    assert "280 of 330 are right" in confusion.reading
+    assert confusion.svg
+    many = measuring(subject, classes=made_up.class_scores([f"c{i}" for i in range(50)]))
+    f1, confusion = classes([many])
+    assert f"the {EACH_END} best and the {EACH_END} worst are drawn" in f1.how
+    assert len(f1.table.rows) == 50
+    assert not confusion.svg
+    assert confusion.table.note == "The 15 largest of 1,560 confusions."
+    several = measuring(subject, classes=replace(made_up.class_scores(), confusion=None))
+    assert "several classes" in classes([several])[1].missing
+
+
+def test_long_tables_are_thinned_and_keep_their_end():
+    table = Table(["epoch", "loss"], [[str(i), "1"] for i in range(1, 501)]).thinned("epochs")
+    assert len(table.rows) <= 60
+    assert table.rows[-1][0] == "500"
+    assert table.note == "One in 9 epochs is listed."
+
+
+def test_a_figure_without_one_beside_it_is_known():
+    half, wide, gone = Shown("a", "A"), Shown("b", "B", wide=True), Shown("c", "C", missing="No.")
+    assert Section("s", "S", "", [half, half, half, wide, half, half, half, gone]).lone == {2, 6}
+    assert Section("s", "S", "", [wide, half, half]).lone == set()
