@@ -68,7 +68,7 @@ def _measured(
     for graph, nodes in _drawn(subject).items():
         batch = subject.batches.batch(torch.tensor([graph], device=subject.model.device))
         edges, size = subject.dataset[graph].edge_index, int(subject.batches.sizes[graph])
-        distances, shares = [], []
+        distances, shares = list[tuple[int, Tensor]](), list[Tensor]()
         for node in nodes:
             if (ours or shares) and not allowance.allows(1.5 * seconds):  # the others need some time, too
                 break

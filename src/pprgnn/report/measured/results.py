@@ -126,7 +126,7 @@ class Truncation:
 
 @dataclass(frozen=True)
 class Cost:
-    """Time and memory of one training step of the first layer against depth, beside plain automatic differentiation.
+    """Time and memory of a training step of the first layer against depth, beside plain automatic differentiation.
 
     Attributes:
         depths: 1, 2, 4, ...
