@@ -13,7 +13,7 @@ import torch
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.report.measured import cost, keep_measurements, kept_measurements, measure
+from pprgnn.report.measured import all_parts, cost, keep_measurements, kept_measurements, measure
 from pprgnn.report.measured.results import Baseline, Measurements, Missing
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
@@ -139,6 +139,28 @@ def test_each_part_is_announced_and_a_time_of_nothing_measures_only_what_is_free
         reason = getattr(found, name).reason
         assert is_sentence(reason)
         assert f"`pprgnn report {usual[0].folder} --seconds " in reason
+
+
+def test_time_that_the_others_left_goes_to_the_most_important(
+    usual: tuple[Run, Measurements], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def six_seconds(subject: Any, allowance: Any) -> Missing:
+        return Missing("done") if allowance.allows(6) else allowance.too_long("It", 6)
+
+    def five_minutes(subject: Any, allowance: Any) -> Missing:
+        return Missing("done") if allowance.allows(300) else allowance.too_long("It", 300)
+
+    def taken_by(name: str, part: Any, share: float) -> Any:
+        return part if share == 0 else five_minutes if name == "reach" else six_seconds
+
+    parts = [
+        (name, taken_by(name, part, share), phrase, share) for name, part, phrase, share in all_parts.PARTS
+    ]
+    monkeypatch.setattr(all_parts, "PARTS", tuple(parts))
+    found = measure(usual[0], seconds=10)
+    assert found.convergence == Missing("done")  # its share alone would have been 2.5 s
+    assert isinstance(found.reach, Missing)
+    assert "would take about 300 s; " in found.reach.reason
 
 
 def test_a_member_of_a_study_is_a_run(tmp_path: Path) -> None:

@@ -12,6 +12,19 @@ from pprgnn.data.card import Card
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
 
+# In the order of their numbers, which the sizes of the classes tell; the files themselves name none.
+CLASSES = {
+    "Cora": (
+        "Theory",
+        "Reinforcement Learning",
+        "Genetic Algorithms",
+        "Neural Networks",
+        "Probabilistic Methods",
+        "Case Based",
+        "Rule Learning",
+    ),
+    "CiteSeer": ("AI", "ML", "IR", "DB", "Agents", "HCI"),
+}
 FILES = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 
 
@@ -23,8 +36,8 @@ def read(card: Card, root: Path) -> GraphDataset:
         _check((folder / f"ind.{name}.{kind}").as_posix(), root)
     with warnings.catch_warnings():  # PyG adds a filter for the old pickles and would leave it in place
         data = read_planetoid_data(str(root / folder), name)
-    names = tuple(str(number) for number in range(int(data.y.max()) + 1))
-    facts = Facts(card.name, card.task, card.multi_label, card.metric, names, note=card.note)
+    names = CLASSES.get(card.name) or tuple(str(number) for number in range(int(data.y.max()) + 1))
+    facts = Facts(card.name, card.task, card.multi_label, card.metric, names)
     return GraphDataset.from_graphs([data], facts)
 
 

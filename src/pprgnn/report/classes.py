@@ -48,7 +48,7 @@ def _f1(found: ClassScores, subject: Subject, after: str) -> Shown:
     )
     how = (
         "Precision: of those called so, how many are; recall: of those that are, how many are called so; F1 is "
-        "their harmonic mean. The number beside a class is how many there are."
+        "their harmonic mean. In brackets, how many there are."
     )
     if many:
         how += (
@@ -88,9 +88,9 @@ def _bars(figure: Figure, found: ClassScores, drawn: Sequence[int], many: bool) 
             (value, height),
             xytext=(-4 if inside else 4, -0.5),
             ha="right" if inside else "left",
-            **style | {"color": svg.PAPER if inside else svg.INK},  # type: ignore[arg-type]
+            **style | {"color": svg.GROUND if inside else svg.INK},  # type: ignore[arg-type]
         )
-    axes.set_yticks(heights, [f"{cut(found.names[i], 22)}  {found.support[i]:,}" for i in drawn])
+    axes.set_yticks(heights, [f"{cut(found.names[i], 22)} ({found.support[i]:,})" for i in drawn])
     axes.set_ylim(-0.6, heights[-1] + 0.6)
     axes.set_xlim(0, 100)
     axes.set_xlabel("F1, percent")
@@ -157,7 +157,7 @@ def _matrix(figure: Figure, found: ClassScores, counts: Sequence[Sequence[int]])
                 Rectangle((j - 0.48, i - 0.47), 0.96, 0.94, color=svg.BLUE, alpha=0.04 + 0.91 * share, linewidth=0)
             )
             if count:
-                colour = svg.PAPER if share > 0.5 else svg.INK
+                colour = svg.GROUND if share > 0.5 else svg.INK
                 axes.text(j, i, _short(count), ha="center", va="center_baseline", color=colour, fontsize=small)
     axes.set_xlim(-0.5, size - 0.5)
     axes.set_ylim(size - 0.5, -0.5)

@@ -207,7 +207,7 @@ def _room_for_one_point(axes: Axes, plot: Plot) -> None:
 def _mark(axes: Axes, place: Place, plot: Plot) -> None:
     colour = svg.SOFT
     y = None if place.y is None else place.y * (100 if plot.share else 1)
-    box = {"facecolor": svg.PAPER, "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
+    box = {"facecolor": svg.GROUND, "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
     style: dict[str, Any] = {"color": svg.INK, "bbox": box, "zorder": 5, "textcoords": "offset points"}
     if place.x is not None and y is not None:
         axes.plot([place.x], [y], "o", color=colour, markersize=9, fillstyle="none", markeredgewidth=2, zorder=4)

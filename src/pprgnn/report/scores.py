@@ -99,7 +99,7 @@ def _dots(figure: Figure, rows: Sequence[Row], metric: str) -> None:
         look: dict[str, Any] = {
             "ours": {"color": svg.SERIES[row.look % len(svg.SERIES)], "marker": MARKS[row.look % len(MARKS)]},
             "measured": {"color": svg.SOFT, "marker": "s"},
-            "quoted": {"color": svg.SOFT, "marker": "D", "markerfacecolor": svg.PAPER},
+            "quoted": {"color": svg.SOFT, "marker": "D", "markerfacecolor": svg.GROUND},
         }[row.kind]
         size = 11 if row.kind == "ours" else 8
         bar = None if row.spread is None else 100 * row.spread

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INK, SOFT, GRID, PAPER = "#1c2127", "#5a636e", "#e2e5e9", "#ffffff"
+INK, SOFT, GRID, GROUND = "#1c2127", "#5a636e", "#e2e5e9", "#ffffff"
 # Okabe and Ito's colours, which the colour-blind can tell apart; the light ones darkened to be seen on white.
 BLUE, RED, GREEN, PINK, ORANGE, SKY = "#0072b2", "#c95400", "#00845f", "#b4558b", "#a56f00", "#2f8cc2"
 SERIES = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
@@ -24,7 +24,7 @@ VARIABLES = {
     INK: "ink",
     SOFT: "soft",
     GRID: "grid",
-    PAPER: "paper",
+    GROUND: "paper",
     BLUE: "blue",
     RED: "red",
     GREEN: "green",

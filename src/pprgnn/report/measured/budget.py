@@ -12,6 +12,10 @@ from pprgnn.report.measured.results import Missing
 PARTS = 5  # that take time: each gets about so much of what is there
 
 
+class TooLong(Missing):
+    """Not measured for want of time alone."""
+
+
 @dataclass(frozen=True)
 class Allowance:
     """The time for one part, which begins now.
@@ -40,10 +44,10 @@ class Allowance:
         """An equal share of what is left, for one of so many."""
         return replace(self, seconds=self.left / count, started=time.perf_counter())
 
-    def too_long(self, what: str, seconds: float) -> Missing:
+    def too_long(self, what: str, seconds: float) -> TooLong:
         """It is not measured, because it would take so long; and how to have it measured."""
         enough = self.asked + PARTS * max(seconds - max(self.left, 0.0), 1.0)
-        return Missing(
+        return TooLong(
             f"{what} would take about {math.ceil(seconds)} s; `pprgnn report {self.folder} --seconds "
             f"{10 * math.ceil(enough / 10)}` measures it."
         )
