@@ -141,7 +141,7 @@ def test_each_part_is_announced_and_a_time_of_nothing_measures_only_what_is_free
         assert f"`pprgnn report {usual[0].folder} --seconds " in reason
 
 
-def test_time_that_the_others_left_goes_to_the_most_important(
+def test_what_does_not_fit_into_its_share_takes_the_time_of_less_important_parts(
     usual: tuple[Run, Measurements], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def six_seconds(subject: Any, allowance: Any) -> Missing:
@@ -161,6 +161,7 @@ def test_time_that_the_others_left_goes_to_the_most_important(
     assert found.convergence == Missing("done")  # its share alone would have been 2.5 s
     assert isinstance(found.reach, Missing)
     assert "would take about 300 s; " in found.reach.reason
+    assert measure(usual[0], seconds=7).convergence != Missing("done")  # not without a margin
 
 
 def test_a_member_of_a_study_is_a_run(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pprgnn.report.measured.cost import cost
 from pprgnn.report.measured.decay import decay
 from pprgnn.report.measured.kept import fingerprint
 from pprgnn.report.measured.reach import reach
-from pprgnn.report.measured.results import Measurements
+from pprgnn.report.measured.results import Measurements, Missing
 from pprgnn.report.measured.smoothing import smoothing
 from pprgnn.report.measured.subject import Subject
 from pprgnn.report.measured.truncation import truncation
@@ -37,6 +37,7 @@ PARTS: tuple[tuple[str, Part, str, float], ...] = (
     ("smoothing", smoothing, "over-smoothing", 2.0),
     ("cost", cost, "time and memory", 2.0),
 )
+MARGIN = 1.2  # over what a part expects to take
 FROM_LABELS = "baselines"  # needs no network
 
 
@@ -48,19 +49,18 @@ def measure_all(run: Run, seconds: float, announce: Callable[[str], None]) -> Me
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore", ConvergenceWarning)  # what is known of each solve is among the results
         subject = Subject.open(run)
-
-        def of_the_rest(share: float) -> Allowance:
-            return Allowance(max(started + seconds - time.perf_counter(), 0.0) * share, seconds, run.folder)
-
         for number, (name, part, phrase, weight) in enumerate(PARTS):
             announce(phrase)
-            allowance = of_the_rest(weight / sum(each[3] for each in PARTS[number:]))
-            hopeless = subject.trouble is not None and name != FROM_LABELS
-            found[name] = subject.trouble if hopeless else part(subject, allowance)
-        for name, part, phrase, _ in PARTS:  # on a large graph, a few parts whole instead of a share for each
-            if isinstance(found[name], TooLong) and (allowance := of_the_rest(1.0)).seconds > 0:
-                announce(phrase)
-                found[name] = part(subject, allowance)
+            if subject.trouble is not None and name != FROM_LABELS:
+                found[name] = subject.trouble
+                continue
+            left = max(started + seconds - time.perf_counter(), 0.0)
+            share = weight / sum(each[3] for each in PARTS[number:])
+            one = part(subject, Allowance(left * share, seconds, run.folder))
+            if isinstance(one, TooLong) and (wanted := MARGIN * one.seconds) <= left:
+                # On a large graph, a few parts are better than a share of the time for each and none of them.
+                one = part(subject, Allowance(wanted, seconds, run.folder))
+            found[name] = Missing(one.reason) if isinstance(one, TooLong) else one
     facts = environment()
     threads = torch.get_num_threads()
     return Measurements(

@@ -12,8 +12,11 @@ from pprgnn.report.measured.results import Missing
 PARTS = 5  # that take time: each gets about so much of what is there
 
 
+@dataclass(frozen=True)
 class TooLong(Missing):
-    """Not measured for want of time alone."""
+    """Not measured for want of time alone: about so many seconds would have been enough."""
+
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -49,5 +52,6 @@ class Allowance:
         enough = self.asked + PARTS * max(seconds - max(self.left, 0.0), 1.0)
         return TooLong(
             f"{what} would take about {math.ceil(seconds)} s; `pprgnn report {self.folder} --seconds "
-            f"{10 * math.ceil(enough / 10)}` measures it."
+            f"{10 * math.ceil(enough / 10)}` measures it.",
+            seconds,
         )

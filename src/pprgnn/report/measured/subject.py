@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -18,7 +18,7 @@ from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.nn.layers import infinite_layers
-from pprgnn.report.measured.budget import Allowance
+from pprgnn.report.measured.budget import Allowance, TooLong
 from pprgnn.report.measured.results import Missing
 from pprgnn.report.measured.solves import Solve, caught, solves_of
 from pprgnn.training.batches import Batch, Batches
@@ -177,13 +177,16 @@ def of_layers(
     solves: list[Solve], allowance: Allowance, of_layer: Callable[[Solve, Allowance], Found | Missing]
 ) -> list[Found] | Missing:
     """The same for each layer, in equal shares of the time; why not, if there is none for which it can be had."""
-    found, missing = [], Missing("There is no layer to look at.")
+    found = list[Found]()
+    missing = Missing("There is no layer to look at.")
     for number, solve in enumerate(solves):
         one = of_layer(solve, allowance.among(len(solves) - number))
         if isinstance(one, Missing):
             missing = one
         else:
             found.append(one)
+    if isinstance(missing, TooLong):
+        missing = replace(missing, seconds=len(solves) * missing.seconds)
     return found or missing
 
 
