@@ -5,6 +5,9 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from pprgnn.explore import graph_view
+from pprgnn.explore.local import LocalGraph
+
 from .served import served
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -128,6 +131,29 @@ def test_printing_is_light_and_has_no_controls(site, page):
     assert page.locator(".influential").is_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     page.emulate_media(media="screen")
+
+
+# ------------------------------------------------------------------------------------------------- large graphs
+def test_all_nodes_can_be_followed(runs_folder, page, monkeypatch):
+    monkeypatch.setattr(graph_view, "AT_ONCE", 0)
+    monkeypatch.setattr(graph_view, "LocalGraph", lambda *given: LocalGraph(*given[:-1], 10))
+    with served(runs_folder / "deep") as site:
+        start(site, page)
+        assert page.text(".decision .note").startswith("Followed were the 10 nodes with the largest possible")
+        assert "not explained" in page.text(".facts dd:last-child")
+        page.get_by_role("button", name="Follow all nodes").click()
+        page.wait_for_function("() => location.search.includes('all=1')")
+        page.settled()
+        assert page.locator(".decision .note").count() == 0
+        assert "not explained" not in page.text(".facts dd:last-child")
+        page.get_by_role("button", name="Pin", exact=True).click()
+        page.locator('a.node[data-node="2"]').click()
+        page.shows("n2", 0).shows("hub", 1)
+        assert "with=0.0.0..1" in page.url
+        assert "all=" not in page.url
+        assert page.locator(".decision .note").count() == 1
+        page.go_back()
+        page.shows("hub")
 
 
 # ------------------------------------------------------------------------------------------------- whole graphs

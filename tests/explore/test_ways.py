@@ -171,6 +171,12 @@ def test_what_was_not_followed_is_told(monkeypatch):
     followed = {each["node"] for each in answer["nodes"] if each["contribution"]}
     largest = {each.node for each in wanted.influential[:20]}
     assert len(followed & largest) > 15  # those that matter
+    assert answer["partial"] is True
+    whole = found.explain(0, 0, 7, None, None, 300, all_nodes=True)
+    assert (whole["exact"], whole["partial"], whole["left_out"]) == (True, False, "")
+    assert whole["decision"]["rest"] == pytest.approx(0.0, abs=1e-4 * decision["score"])
+    for each in whole["nodes"]:
+        assert each["contribution"] == pytest.approx(exact[each["node"]], rel=1e-3, abs=1e-5)
 
 
 def test_more_nodes_leave_less_out(monkeypatch):

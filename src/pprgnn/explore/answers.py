@@ -106,7 +106,14 @@ class Answers:
 
     # ----------------------------------------------------------------------------------------------- explanations
     def explain(
-        self, run: int, graph: int, node: int | None, name: str | None, target: int | None, limit: int
+        self,
+        run: int,
+        graph: int,
+        node: int | None,
+        name: str | None,
+        target: int | None,
+        limit: int,
+        all_nodes: bool = False,
     ) -> dict[str, Any]:
         """Why a node, or on graph tasks a graph, got its class."""
         begin = time.perf_counter()
@@ -119,7 +126,7 @@ class Answers:
         row = node or 0
         logits = picture.logits[row]
         target = int(logits.argmax()) if target is None else target
-        traced = picture.trace(row, target)
+        traced = picture.trace(row, target, all_nodes)
         influence = traced.nodes.abs()
         shares = influence / max(float(influence.sum()), 1e-300)
         answer = {
@@ -135,7 +142,8 @@ class Answers:
             drawn = self._graph_picture(graph, shares, traced.nodes, limit)
         else:
             drawn = self._node_picture(view, graph, node, shares, traced.nodes, limit)
-        answer |= drawn | {"exact": not traced.left_out, "left_out": traced.left_out}
+        answer |= drawn
+        answer |= {"exact": not traced.left_out, "left_out": traced.left_out, "partial": traced.partial}
         return answer | {"seconds": round(time.perf_counter() - begin, 4)}
 
     def _view(self, run: int) -> RunView:

@@ -96,9 +96,12 @@ class GraphView:
         return torch.cat([*parts, last])
 
     # ------------------------------------------------------------------------------------------------ attribution
-    def trace(self, row: int, target: int) -> Traced:
-        """Where the score of a class comes from: gradient × input."""
-        return self._way.trace(row, target)
+    def trace(self, row: int, target: int, all_nodes: bool = False) -> Traced:
+        """Where the score of a class comes from: gradient × input.
+
+        On large graphs only some nodes are followed, unless all are asked for.
+        """
+        return self._way.trace(row, target, all_nodes)
 
     def _way_back(self, say: Callable[[str], None]) -> WholeGraph | LinearGraph | LocalGraph:
         """Through the whole graph if that is quick, otherwise by the quickest way that the network allows."""

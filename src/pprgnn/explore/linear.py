@@ -91,8 +91,8 @@ class LinearGraph:
         with torch.no_grad():
             return self._logits(row, self._at(row)[1][list(depths)]).cpu()
 
-    def trace(self, row: int, target: int) -> Traced:
-        """Where the score of a class comes from."""
+    def trace(self, row: int, target: int, all_nodes: bool) -> Traced:
+        """Where the score of a class comes from; always from all nodes."""
         walks, states = self._at(row)
         state = states[-1:].clone().requires_grad_(True)
         with torch.enable_grad():

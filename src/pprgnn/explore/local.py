@@ -18,12 +18,12 @@ from torch import Tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.blocks import ranges
-from pprgnn.core.buffers import take
+from pprgnn.core.buffers import give, take
 from pprgnn.core.csr import csr_tensor
-from pprgnn.core.decay import as_eps
+from pprgnn.core.decay import as_eps, decay
 from pprgnn.core.kernel import multiply
 from pprgnn.core.neighbourhood import Neighbourhood
-from pprgnn.core.recursion import Problem, pull_back
+from pprgnn.core.recursion import Problem
 from pprgnn.core.solution import Solution, Status
 from pprgnn.explore.traced import Traced, trace
 from pprgnn.nn.network import Network
@@ -68,9 +68,11 @@ class LocalGraph:
         self.states = recorder.states
         self.x = (_embedding(model.network) if batch.x is None else batch.x).detach()
 
-    def followed(self, row: int) -> tuple[Tensor, float]:
-        """Which nodes, in the inner order, and their share of the possible influence."""
+    def followed(self, row: int, rows: int) -> tuple[Tensor, float]:
+        """Which nodes, at most so many, in the inner order; and their share of the possible influence."""
         adj = self.adj
+        if rows >= adj.num_nodes:
+            return torch.arange(adj.num_nodes, device=adj.value.device), 1.0
         walk = adj.value.new_zeros(adj.num_nodes, 1)
         walk[row if adj.rank is None else int(adj.rank[row])] = 1.0
         total, product = walk * self.weights[0], torch.empty_like(walk)
@@ -78,16 +80,14 @@ class LocalGraph:
             walk, product = multiply(self.sizes, walk, out=product), walk
             total.add_(walk, alpha=weight)
         total = total.flatten()
-        if self.rows >= len(total):
-            return torch.arange(len(total), device=total.device), 1.0
-        values, nodes = total.topk(self.rows)
+        values, nodes = total.topk(rows)
         nodes = nodes[values > 0]
         share = float(values.sum(dtype=torch.float64) / total.sum(dtype=torch.float64))
-        return nodes.sort().values, share if len(nodes) == self.rows else 1.0
+        return nodes.sort().values, share if len(nodes) == rows else 1.0
 
-    def trace(self, row: int, target: int) -> Traced:
+    def trace(self, row: int, target: int, all_nodes: bool) -> Traced:
         """Where the score of a class comes from, as far as it is followed."""
-        inner, share = self.followed(row)
+        inner, share = self.followed(row, self.adj.num_nodes if all_nodes else self.rows)
         around = _Around(self, inner)
         nodes = inner if self.adj.order is None else self.adj.order[inner].long()
         place = int((nodes == row).nonzero())
@@ -101,7 +101,7 @@ class LocalGraph:
         contributions = torch.zeros(self.adj.num_nodes, dtype=torch.float64)
         contributions[nodes.cpu()] = found
         missing = abs(score - float(found.sum()) - biases) / max(abs(score), 1e-30)
-        return Traced(score, contributions, biases, self._left_out(len(nodes), share, missing))
+        return Traced(score, contributions, biases, self._left_out(len(nodes), share, missing), share < 1)
 
     def _left_out(self, followed: int, share: float, missing: float) -> str:
         parts = []
@@ -189,6 +189,7 @@ class _Around(Neighbourhood):
         self._matrix_t = self.matrix if symmetric else None
         self.nodes: Any = slice(None)
         self.graph, self.inner = graph, inner
+        self.is_whole = len(inner) == graph.adj.num_nodes
 
     def solve(
         self, layer: Tensor, b: Tensor, weight: Tensor, eps: float | Tensor, activation: Activation
@@ -213,8 +214,18 @@ class _SomeRows(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
-        around: _Around = ctx.problem.adj
-        graph = around.graph
-        states = [each.index_select(0, around.inner).to(grad.dtype) for each in graph.states[ctx.key]]
-        needs, depth, terms = (True, False, False, False), graph.depths[ctx.key], graph.terms[ctx.key]
-        return pull_back(ctx.problem, states, grad, depth, terms, needs, repeats=False)[0], None, None
+        problem, around = ctx.problem, ctx.problem.adj
+        graph, states = around.graph, around.graph.states[ctx.key]
+        last = min(graph.terms[ctx.key], graph.depths[ctx.key] + 1)
+        scratch = [take(grad) for _ in range(3)]
+        level, z_bar, g_bar = scratch
+        g_bar.copy_(grad)
+        b_bar = torch.zeros_like(g_bar)
+        for n in range(last):  # the adjoint of core/recursion.py for B̄ alone, with one level of states at a time
+            level.copy_(states[n] if around.is_whole else states[n].index_select(0, around.inner))
+            b_bar += problem.activation.chain(g_bar, level, out=z_bar)
+            if n + 1 < last:
+                around.product(z_bar, out=level, transposed=True)
+                torch.mm(level, (problem.weight * decay(n, problem.eps)).t(), out=g_bar)
+        give(*scratch)
+        return b_bar, None, None

@@ -100,8 +100,9 @@ def build_app(answers: Answers, hosts: Iterable[str], debug: bool = False) -> tu
         name: str | None = None,
         target: int | None = None,
         limit: int = 150,
+        all: int = 0,
     ) -> Response:
-        return await desk.ask(request, lambda: answers.explain(run, graph, node, name, target, limit))
+        return await desk.ask(request, lambda: answers.explain(run, graph, node, name, target, limit, bool(all)))
 
     @app.api_route("/", methods=GET)
     @app.api_route("/static/{name:path}", methods=GET)

@@ -22,12 +22,14 @@ class Traced:
         nodes: what the input of each node adds; float64, on the CPU.
         biases: what the biases add.
         left_out: a sentence on what was not followed; empty: nothing was.
+        partial: whether other nodes could have been followed, too, which takes longer.
     """
 
     score: float
     nodes: Tensor
     biases: float
     left_out: str = ""
+    partial: bool = False
 
 
 def inputs_of(model: Model, batch: Batch) -> Tensor:

@@ -23,8 +23,8 @@ class WholeGraph:
         self.model, self.batch, self.left_out = model, batch, left_out
         self._kept: tuple[Tensor, Tensor] | None = None
 
-    def trace(self, row: int, target: int) -> Traced:
-        """Where the score of a class comes from."""
+    def trace(self, row: int, target: int, all_nodes: bool) -> Traced:
+        """Where the score of a class comes from; always from all nodes."""
         network, batch = self.model.network, self.batch
         with torch.enable_grad():
             if self._kept is None:

@@ -44,6 +44,7 @@ export async function explain(view, limit, signal) {
     node: view.node,
     name: view.name,
     target: view.target,
+    all: view.all,
     limit,
   };
   const key = JSON.stringify(parameters);

@@ -36,6 +36,7 @@ function makePane(which) {
     visit: (point) => visit(which, point),
     address: (point) => addressOf(which, point),
     explainClass: (target) => go({ ...state, [which]: { ...state[which], target } }),
+    followAll: () => go({ ...state, [which]: { ...state[which], all: 1 } }),
     choosePlace: (place) => goDepth(place),
   });
 }
@@ -224,7 +225,7 @@ async function boot() {
     suggestions,
     ask: (text) => {
       const asked = graphs ? { graph: text, node: null } : { node: null, name: text };
-      go({ ...state, main: { ...state.main, ...asked, target: null } });
+      go({ ...state, main: { ...state.main, ...asked, target: null, all: null } });
     },
   });
   return show(fromAddress());

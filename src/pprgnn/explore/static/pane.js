@@ -11,7 +11,7 @@ const SECTIONS = ["decision", "probabilities", "forming", "distances", "influent
 let numbers = 0;
 
 export class Pane {
-  /** `acts`: visit(node), address(node), explainClass(target) and choosePlace(place of the slider). */
+  /** `acts`: visit(node), address(node), explainClass(target), followAll() and choosePlace(place of the slider). */
   constructor(acts) {
     this.acts = acts;
     this.graph = new Graph(acts);
@@ -56,7 +56,7 @@ export class Pane {
     const shown = `${many(answer.nodes.length, "node")} shown, with ${part} of all influence`;
     this.caption.textContent = `${shown}; answered in ${answer.seconds.toFixed(2)} s.`;
     const { decision, probabilities, forming, distances, influential } = this.sections;
-    decision.replaceChildren(...decisionPanel(answer, run, `target-${this.number}`, this.acts.explainClass));
+    decision.replaceChildren(...decisionPanel(answer, run, `target-${this.number}`, this.acts));
     this.bars = probabilityBars(answer, run.classes, slotOf);
     this.heading = html("h3");
     probabilities.replaceChildren(this.heading, this.bars.element);

@@ -41,14 +41,14 @@ function judged({ predicted, truth }, several) {
 }
 
 /** What was decided, and what the score is made of. */
-export function decisionPanel(answer, run, id, choose) {
-  const { decision, exact, left_out: leftOut } = answer;
+export function decisionPanel(answer, run, id, { explainClass, followAll }) {
+  const { decision, exact, partial, left_out: leftOut } = answer;
   const { predicted, truth } = decision;
   const several = run.multi_label;
   const choices = answer.classes.includes(decision.target) ? answer.classes : [decision.target, ...answer.classes];
   const choice = html(
     "select",
-    { id, onchange: (event) => choose(Number(event.target.value)) },
+    { id, onchange: (event) => explainClass(Number(event.target.value)) },
     choices.map((each) =>
       html("option", { value: each, selected: each === decision.target }, className(run.classes[each])),
     ),
@@ -86,6 +86,7 @@ export function decisionPanel(answer, run, id, choose) {
       ),
     ),
     exact ? null : html("p", { class: "note" }, leftOut),
+    partial ? html("button", { type: "button", onclick: followAll }, "Follow all nodes (takes longer)") : null,
   ].filter(Boolean);
 }
 

@@ -1,6 +1,6 @@
-// What is shown, as an address: ?run=0&graph=0&node=17&target=3&depth=4&with=1.0.17.3
+// What is shown, as an address: ?run=0&graph=0&node=17&target=3&all=1&depth=4&with=1.0.17.3.1
 
-/** A view is what one pane shows: {run, graph, node, name, target}; on graph tasks node stays null. */
+/** A view is what one pane shows: {run, graph, node, name, target, all}; on graph tasks node stays null. */
 export function readAddress(search) {
   const query = new URLSearchParams(search);
   if (![..."node graph name".split(" ")].some((key) => query.has(key))) {
@@ -12,26 +12,30 @@ export function readAddress(search) {
     node: query.get("node"),
     name: query.get("name"),
     target: query.get("target"),
+    all: query.get("all"),
   };
   return { main, pinned: readPinned(query.get("with")), run: main.run, depth: query.get("depth") };
 }
 
 function readPinned(text) {
   if (!text) return null;
-  const [run, graph, node, target] = text.split(".").map((part) => part || null);
-  return { run, graph: graph ?? "0", node: node ?? null, name: null, target: target ?? null };
+  const [run, graph, node = null, target = null, all = null] = text.split(".").map((part) => part || null);
+  return { run, graph: graph ?? "0", node, name: null, target, all };
 }
 
 export function writeAddress({ main, pinned, depth }) {
   const query = new URLSearchParams();
-  for (const key of ["run", "graph", "node", "name", "target"]) {
+  for (const key of ["run", "graph", "node", "name", "target", "all"]) {
     if (main[key] !== null && main[key] !== undefined) query.set(key, main[key]);
   }
   if (depth !== null && depth !== undefined) query.set("depth", depth);
   if (pinned)
     query.set(
       "with",
-      [pinned.run, pinned.graph, pinned.node ?? "", pinned.target ?? ""].join(".").replace(/\.+$/, ""),
+      ["run", "graph", "node", "target", "all"]
+        .map((key) => pinned[key] ?? "")
+        .join(".")
+        .replace(/\.+$/, ""),
     );
   return `?${query}`;
 }
@@ -45,7 +49,7 @@ export const sameView = (one, other) =>
   samePlace(one, other) && same(one.run, other.run) && same(one.target, other.target);
 
 export const other = (which) => (which === "main" ? "pinned" : "main");
-export const at = ({ graph, node }) => ({ graph, node, name: null, target: null });
+export const at = ({ graph, node }) => ({ graph, node, name: null, target: null, all: null });
 
 /** After a pane went to another place: the same node under two runs stays together, others move alone. */
 export function moved(state, which, place) {
