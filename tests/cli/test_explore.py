@@ -96,6 +96,23 @@ def test_runs_that_do_not_fit_are_left_out(home, served):
     assert all(f"Left out: {problem}" in result.output for problem in problems)
 
 
+def test_depths_are_those_of_the_run_unless_its_summary_is_damaged(home, served):
+    shutil.copytree(home / "one", home / "known")
+    summary = json.loads((home / "known" / "summary.json").read_text())
+    (layer,) = summary["layers"]
+
+    def told(*layers):
+        (home / "known" / "summary.json").write_text(json.dumps({**summary, "layers": layers}))
+        assert call(home / "known").exit_code == 0
+        return served.answers.runs()["runs"][0]["layers"][0]
+
+    assert told({**layer, "depth": 3, "error_bound": 0.5})["depth"] == 3
+    assert served.answers.runs()["runs"][0]["depths"] == [0, 1, 2, 3]
+    assert served.answers.views[0].model.network.convs[0].last_solution.depth == 3
+    for damaged in ({"layer": layer["layer"]}, {**layer, "depth": None}, {**layer, "status": "?"}, 5, None):
+        assert told(damaged)["depth"] == layer["depth"]
+
+
 @pytest.mark.parametrize("name", ["damaged", "study", "sse", "nowhere"])
 def test_nothing_to_show_is_one_sentence(home, name, served):
     result = call(home / name)
@@ -149,6 +166,8 @@ def test_ports(home, served):
             assert call(home / "one").exit_code == 0  # none was asked for: any will do
     assert served.sock[0] == "127.0.0.1"
     assert served.sock[1] != port
+    with serving.listen("127.0.0.1", None) as sock:
+        assert sock.proto == socket.IPPROTO_TCP  # otherwise every answer waits for 40 ms
 
 
 def test_what_is_missing_can_be_installed(home, monkeypatch):

@@ -164,10 +164,17 @@ class _Recorder(Neighbourhood):
         key = int(layer)
         depth, keep = self.depths[key], min(self.terms[key], self.depths[key])
         problem = Problem(b.contiguous(), weight, as_eps(eps, b, weight.size(0)), self, activation).entered()
-        states = problem.descend(depth, keep, [take(b) for _ in range(max(keep, 1) + 1)])
         by_sign = hasattr(activation, "slope")
-        self.states[key] = [states[0], *(each > 0 if by_sign else each for each in states[1:])]
-        return Solution(self.leave(states[0]), depth, Status.FIXED, None, None, None, depth)
+        state, following, product = (take(b) for _ in range(3))
+        activation.apply_(state.copy_(problem.b))
+        kept: list[Tensor] = []
+        for n in range(depth, 0, -1):  # one level at a time: all of them at once would need much memory
+            if n <= keep:
+                kept.append(state > 0 if by_sign else state.clone())
+            state, following = problem.step(n - 1, state, following, product), state
+        give(following, product)
+        self.states[key] = [state, *reversed(kept)]
+        return Solution(self.leave(state), depth, Status.FIXED, None, None, None, depth)
 
 
 class _Around(Neighbourhood):

@@ -57,8 +57,8 @@ class RunView:
         self.warnings: list[str] = []
         say(f"Evaluating {self.name} on {known.facts.name} ...")
         self.batches = model.batches(known.dataset)
-        with collected_warnings(self.warnings.append, set()):
-            logits, self.layers = model.evaluate(self.batches)
+        self.summary = {} if opened.run is None else opened.run.summary or {}
+        logits, self.layers = self._evaluated()
         if not bool(torch.isfinite(logits).all()):
             raise TrainingError(
                 "The logits of this model are not finite here, so there is nothing to explain; train it with a "
@@ -66,12 +66,24 @@ class RunView:
             )
         self.logits = logits.cpu()
         self.parts = Parts(known, None if opened.run is None else opened.run.split)
-        self.summary = {} if opened.run is None else opened.run.summary or {}
         self.depths = offered_depths(max((layer["depth"] for layer in self.layers), default=None))
         self._settle()
         self._say, self.graph = say, lru_cache(GRAPHS_KEPT)(self._graph)
         if len(known.dataset) == 1 and known.by_node:
             self.graph(0)  # all that is asked here
+
+    def _evaluated(self) -> tuple[Tensor, list[dict[str, Any]]]:
+        """Logits of all rows, and what is known about the layers."""
+        layers, known = infinite_layers(self.model.network), list[dict[str, Any]]()
+        if len(self.known.dataset) == 1:  # measuring depths takes several passes: found when the run was scored
+            known = [facts for facts in self.summary.get("layers", ()) if _is_whole(facts)]
+        depths = {facts["layer"]: facts["depth"] for facts in known}
+        if is_known := bool(layers) and depths.keys() == {name for name, _ in layers}:
+            for name, layer in layers:
+                layer.depth_rule = Fixed(depths[name])
+        with collected_warnings(self.warnings.append, set()):
+            logits, found = self.model.evaluate(self.batches)
+        return logits, known if is_known else found
 
     def _settle(self) -> None:
         """From here on the layers go as deep as was found, and gradients flow to inputs and biases alone."""
@@ -168,6 +180,14 @@ def offered_depths(deepest: int | None) -> list[int]:
         if depth >= 8 * step:
             step *= 2
     return [*depths, deepest]
+
+
+def _is_whole(facts: Any) -> bool:
+    """Whether all is there that a summary should tell about a layer."""
+    try:
+        return Status[_layer(facts)["status"]] is not None and int(facts["depth"]) >= 0
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _layer(facts: dict[str, Any]) -> dict[str, Any]:
