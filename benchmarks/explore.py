@@ -1,7 +1,8 @@
 """What the explorer takes on com-DBLP: start-up, answers, memory. Writes results/explore.md and .json.
 
 `python -m benchmarks.explore --run RUN` starts `pprgnn explore RUN` as a user would, and asks over HTTP: the page
-and all of its files, random nodes, the largest hubs, searches. Without `--run` it first trains a run of its own.
+and all of its files, random nodes, the largest hubs, searches; then it opens the page in Chromium and clicks.
+Several runs are asked one after the other. Without `--run` it first trains one of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import http.client
 import json
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -28,6 +30,8 @@ from pprgnn.explore.server import _files
 from pprgnn.training.config import Config
 from pprgnn.training.train import train
 
+CLICKS = 5
+SETTLED = "#panes[aria-busy=false] h2"
 SEARCHES = ("1", "4217", "class:community 3", "nobody")
 
 
@@ -46,6 +50,7 @@ class Server:
         else:
             raise SystemExit("The explorer did not start.")
         self.start_up = time.perf_counter() - start
+        self.address = found[1]
         self.connection = http.client.HTTPConnection(found[1], timeout=600)
 
     def get(self, path: str) -> tuple[float, bytes]:
@@ -79,6 +84,34 @@ def first_view(server: Server) -> float:
     return seconds + took + server.get(f"/api/explain?graph={first['graph']}&node={first['node']}")[0]
 
 
+def in_browser(address: str) -> dict | None:
+    """Seconds until the first view stands in Chromium, and until each of some clicked nodes does."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        return None
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        return None
+    clicks = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        start = time.perf_counter()
+        page.goto(f"http://{address}/")
+        page.wait_for_selector(SETTLED)
+        first = time.perf_counter() - start
+        for _ in range(CLICKS):
+            before = page.url
+            start = time.perf_counter()
+            page.locator(".influential tbody a").nth(1).click()
+            page.wait_for_function("before => location.href !== before", arg=before)
+            page.wait_for_selector(SETTLED)
+            clicks.append(time.perf_counter() - start)
+        browser.close()
+    return {"first_view_s": first, "clicks_s": clicks}
+
+
 def measure(run: Path, asked: int, hubs: int, data: str) -> dict:
     dataset = load(data)
     degree = dataset[0].edge_index[1].bincount(minlength=dataset.num_nodes)
@@ -90,6 +123,7 @@ def measure(run: Path, asked: int, hubs: int, data: str) -> dict:
         answers = {kind: [explained(server, node) for node in some] for kind, some in
                    (("random nodes", nodes), ("hubs", largest))}  # fmt: skip
         searches = [server.get(f"/api/search?q={quote(text)}")[0] for text in SEARCHES]
+        browser = in_browser(server.address)
         memory = {"now_gib": server.memory("VmRSS"), "peak_gib": server.memory("VmHWM")}
     finally:
         stopped = server.stop()
@@ -98,6 +132,7 @@ def measure(run: Path, asked: int, hubs: int, data: str) -> dict:
         "first_view_s": opened,
         "answers": answers,
         "searches_s": searches,
+        "browser": browser,
         "stopped_s": stopped,
         "exit_code": server.process.returncode,
         **memory,
@@ -137,26 +172,56 @@ def markdown(data: dict) -> str:
     rows.append(
         ["a search", str(len(searches)), f"{statistics.median(searches):.2f}", f"{max(searches):.2f}", "", ""]
     )
-    m, edited = data["machine"], " (edited since)" if data["edited"] else ""
+    if data["browser"] is not None:
+        clicks = data["browser"]["clicks_s"]
+        rows.append(
+            [
+                "a click in Chromium",
+                str(len(clicks)),
+                f"{statistics.median(clicks):.2f}",
+                f"{max(clicks):.2f}",
+                "",
+                "",
+            ]
+        )
     header = ["question", "asked", "median, s", "worst, s", "exact", "unexplained, at most"]
+    return f"""## {data["model"]}
+
+The server was ready after {data["start_up_s"]:.1f} s; then the page with its files, the runs and
+the first explanation took {data["first_view_s"]:.2f} s over HTTP{_drawn(data["browser"])}. Memory
+{data["now_gib"]:.1f} GiB, at its peak {data["peak_gib"]:.1f} GiB. Ctrl-C ended it after
+{data["stopped_s"]:.1f} s with exit code {data["exit_code"]}.
+
+{table(header, rows)}
+"""
+
+
+def _drawn(browser: dict | None) -> str:
+    return "" if browser is None else f", and {browser['first_view_s']:.2f} s until it stood in Chromium"
+
+
+def whole(data: dict) -> str:
+    m, edited = data["machine"], " (edited since)" if data["edited"] else ""
+    parts = "\n".join(markdown(each) for each in data["runs"])
     return f"""# The explorer on {data["data"]}
 
 `{data["command"]}` at commit `{data["commit"][:12]}`{edited}, {data["date"]}, {m["cpu"]},
 {m["threads"]} threads, load at the start {m["load_average"]:.1f}.
 
-{data["model"]}. The server was ready after {data["start_up_s"]:.1f} s; then the page with its files, the runs and
-the first explanation took {data["first_view_s"]:.2f} s over HTTP. Memory {data["now_gib"]:.1f} GiB, at its peak
-{data["peak_gib"]:.1f} GiB. Ctrl-C ended it after {data["stopped_s"]:.1f} s with exit code {data["exit_code"]}.
-
-{table(header, rows)}
-
+{parts}
 *unexplained*: what inputs and biases leave of the score, because not all nodes were followed; otherwise rounding.
 """
 
 
+def described(run: Path) -> str:
+    summary, model = json.loads((run / "summary.json").read_text()), Config.from_toml(run / "config.toml").model
+    depths = ", ".join(str(layer["depth"]) for layer in summary["layers"])
+    return f"{model.activation}, width {model.hidden}, ε = {model.eps}, depth {depths} (`{summary['command']}`)"
+
+
 def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, help="folder of a trained run")
+    parser.add_argument("--run", type=Path, action="append", help="folder of a trained run; several can be named")
     parser.add_argument("--set", action="append", default=[], help="setting of the run that is trained otherwise")
     parser.add_argument("--data", default="com-DBLP")
     parser.add_argument("--asked", type=int, default=20, help="random nodes")
@@ -169,9 +234,8 @@ def main(given: list[str] | None = None) -> None:
         print(f"not run: {error}")
         return
     with tempfile.TemporaryDirectory() as folder:
-        run = arguments.run
-        if run is None:
-            run = Path(folder) / "run"
+        runs = arguments.run or [Path(folder) / "run"]
+        if not arguments.run:
             settings = [
                 f"data.name={arguments.data}",
                 "epochs=5",
@@ -179,20 +243,22 @@ def main(given: list[str] | None = None) -> None:
                 "activation=identity",
                 *arguments.set,
             ]
-            train(Config().with_settings(settings), folder=run)
-        model = Config.from_toml(run / "config.toml").model
+            train(Config().with_settings(settings), folder=runs[0])
+        named = [f"--run {run.name}" for run in arguments.run or ()]
         data = {
-            "command": " ".join(["python -m benchmarks.explore", *(["--run", run.name] if arguments.run else [])]),
+            "command": " ".join(["python -m benchmarks.explore", *named]),
             **machine.commit(),
             "date": machine.now(),
             "machine": machine.describe(),
             "data": arguments.data,
-            "model": f"Layers: {model.layers}, width {model.hidden}, eps {model.eps}, {model.activation}",
-            **measure(run, arguments.asked, arguments.hubs, arguments.data),
+            "runs": [
+                {"model": described(run), **measure(run, arguments.asked, arguments.hubs, arguments.data)}
+                for run in runs
+            ],
         }
     arguments.output.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
-    arguments.output.write_text(markdown(data))
-    print(markdown(data))
+    arguments.output.write_text(whole(data))
+    print(whole(data))
 
 
 if __name__ == "__main__":
