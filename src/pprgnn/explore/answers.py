@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import MOST_OF_IT
 
 MOST_CLASSES = 20
+LIMIT = 150  # nodes that the page draws
+KEPT = 50  # explanations that are not found again
 CLASS = "class:"
 
 
@@ -41,11 +44,12 @@ class Answers:
             self._add(each, len(opened) == 1, say)
         if not self.views:
             raise TrainingError(f"None of the runs can be shown. {self.problems[0]}")
+        self.explain = lru_cache(KEPT)(self._explain)
         say("Looking for nodes worth a look ...")
         self.suggestions = suggestions(self.views[0])
-        if self.suggestions:  # what is found once is found before the first question
+        if self.suggestions:  # the page begins with it
             first = self.suggestions[0]
-            self.explain(0, first["graph"], first["node"], None, None, 1)
+            self.explain(0, first["graph"], first["node"], None, None, LIMIT, False)
             self.known.names(first["graph"]).search("", 1)
 
     def _add(self, opened: Opened, alone: bool, say: Say) -> None:
@@ -105,7 +109,7 @@ class Answers:
         return found
 
     # ----------------------------------------------------------------------------------------------- explanations
-    def explain(
+    def _explain(
         self,
         run: int,
         graph: int,

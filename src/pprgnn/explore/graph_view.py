@@ -23,7 +23,7 @@ from pprgnn.training.batches import Batch
 from pprgnn.training.model import Model, head
 from pprgnn.training.stages import stages
 
-AT_ONCE = 4e7  # numbers that a way back may compute: a third of a second, about
+AT_ONCE = 3e7  # numbers that a way back may compute: a quarter of a second, about
 MOST_LEVELS = 1 << 30  # bytes
 
 Layers = Sequence[tuple[InfiniteLayer, int]]

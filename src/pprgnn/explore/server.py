@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from pprgnn.data.errors import DataError
-from pprgnn.explore.answers import Answers
+from pprgnn.explore.answers import LIMIT, Answers
 from pprgnn.explore.errors import NotThereError
 from pprgnn.explore.guard import App, Guard
 
@@ -99,7 +99,7 @@ def build_app(answers: Answers, hosts: Iterable[str], debug: bool = False) -> tu
         node: int | None = None,
         name: str | None = None,
         target: int | None = None,
-        limit: int = 150,
+        limit: int = LIMIT,
         all: int = 0,
     ) -> Response:
         return await desk.ask(request, lambda: answers.explain(run, graph, node, name, target, limit, bool(all)))
