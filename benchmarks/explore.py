@@ -102,6 +102,7 @@ def in_browser(address: str) -> dict | None:
         page.wait_for_function(SETTLED, arg="")  # looks at every frame
         first = time.perf_counter() - start
         for place in range(1, CLICKS + 1):  # always another one, lest the page goes back to what it has
+            page.wait_for_timeout(1000)  # a reader looks; the picture has come to rest
             before = page.url
             start = time.perf_counter()
             page.locator(".influential tbody a").nth(place).click()
