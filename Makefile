@@ -35,6 +35,7 @@ bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.compile
 	@$(BIN)/python -m benchmarks.distributed
 	@$(BIN)/python -m benchmarks.few_nodes
+	@$(BIN)/python -m benchmarks.explore
 
 docs: $(STAMP)   ## build the documentation into docs/_build/index.html
 	@$(BIN)/sphinx-build -q -W --keep-going docs docs/_build
