@@ -1,4 +1,4 @@
-"""A real browser for tests, started once; a test directory imports both fixtures in its conftest.py."""
+"""A real browser for tests, started once."""
 
 import asyncio
 import os
@@ -45,11 +45,16 @@ def browser() -> Iterator[Any]:
 browser_loop: list[Any] = []
 
 
+def enter_the_loop() -> None:
+    """Before Playwright is asked for anything."""
+    asyncio._set_running_loop(browser_loop[0])
+
+
 @pytest.fixture(autouse=True)
 def loop_of_the_browser(request: pytest.FixtureRequest) -> Iterator[None]:
     """Playwright's event loop looks as if it ran all the time: no other test could use asyncio in this process."""
     if "browser" in request.fixturenames:
         request.getfixturevalue("browser")
-        asyncio._set_running_loop(browser_loop[0])
+        enter_the_loop()
     yield
     asyncio._set_running_loop(None)

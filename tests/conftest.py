@@ -7,6 +7,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from .browser import browser, loop_of_the_browser
+
+__all__ = ["browser", "data_root", "loop_of_the_browser"]
+
 # Derandomised: a red build is red for everybody. No deadline: the machine may be shared.
 settings.register_profile("pprgnn", derandomize=True, deadline=None, max_examples=40, database=None)
 settings.load_profile("pprgnn")

@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.training.train import train
 
+from ..browser import enter_the_loop
 from ..training.small_data import divided, quick, several_graphs
 
 LONG = "a name that is far too long to be written into any picture of a graph, however large"
@@ -164,6 +165,7 @@ class Page:
 @pytest.fixture(scope="session")
 def tab(browser: Any) -> Any:
     """One tab for all tests: a new one takes longer than most of them."""
+    enter_the_loop()  # this comes before the fixture that does it for every test
     context = browser.new_context(reduced_motion="reduce", accept_downloads=True)
     context.set_default_timeout(10_000)
     context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -1,19 +1,14 @@
 """The page in a real browser: light, dark, narrow and on paper; it asks nobody for anything."""
 
-import shutil
-
 import pytest
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
-from pprgnn.report import write_report  # noqa: E402
+from pprgnn.report import write_report
 
-from . import made_up  # noqa: E402
+from . import made_up
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 INK = "getComputedStyle(document.body).color"
 
@@ -36,21 +31,13 @@ def page_path(tmp_path_factory):
     return write_report([run], folder / "page.html")
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def opened(chromium, page_path):
+def opened(browser, page_path):
     """Opens the page; what went wrong is collected."""
     contexts, wrong = [], []
 
     def open_page(width, scheme):
-        context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: wrong.append(message.text))
