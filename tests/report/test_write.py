@@ -11,6 +11,7 @@ pytest.importorskip("jinja2")
 import pprgnn.report as report
 from pprgnn.data.errors import DataError
 from pprgnn.report import measured, write_report
+from pprgnn.report.measured.results import Missing
 
 from . import made_up
 
@@ -47,6 +48,22 @@ def test_what_was_measured_is_not_measured_again(run, tmp_path, measuring):
     write_report([run], path, again=True)
     assert len(measuring) == 2
     assert "machine 2" in path.read_text()
+
+
+def test_what_had_no_time_is_measured_when_there_is_more(run, tmp_path, measuring):
+    def write(seconds, convergence):
+        found = made_up.bare(
+            fingerprint=measured.kept.fingerprint(run / "model.safetensors"), allowed=20.0, convergence=convergence
+        )
+        measured.keep_measurements(measured.kept.Run.open(run), found)
+        measuring.clear()
+        write_report([run], tmp_path / "page.html", seconds=seconds)
+        return len(measuring)
+
+    too_long = Missing("It would take 50 s.", seconds=50.0)
+    assert write(30.0, too_long) == 1
+    assert write(20.0, too_long) == 0  # not more than before
+    assert write(30.0, Missing("There is no layer.")) == 0  # more time would not help
 
 
 def test_of_a_study_the_first_run_is_measured(tmp_path, measuring):

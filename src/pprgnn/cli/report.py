@@ -32,7 +32,8 @@ def report_command(
         typer.Option("--output", "-o", help=f"The page; by default RUN/{PAGE}, or {PAGE} for several."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=1, help="About how long measuring a run may take; it is done once.")
+        float,
+        typer.Option(min=1, help="About how long measuring a run may take; done once, or again with more time."),
     ] = 30.0,
     again: Annotated[bool, typer.Option("--again", help="Measure anew what was measured before.")] = False,
 ) -> None:

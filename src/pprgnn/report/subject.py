@@ -167,7 +167,7 @@ def _measured(folder: Path, seconds: float, announce: Announce, again: bool) -> 
 
     run = Run.open(folder)
     kept = None if again else kept_measurements(run)
-    if kept is not None:
+    if kept is not None and not (kept.needs_time() and seconds > kept.allowed):
         return kept
     if not run.model_path.is_file():
         raise TrainingError(f"The run in {folder} has no model any more ({run.model_path.name}); train it again.")

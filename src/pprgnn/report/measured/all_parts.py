@@ -11,7 +11,7 @@ import torch
 
 from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.report.measured.baselines import baselines
-from pprgnn.report.measured.budget import Allowance, TooLong
+from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.classes import classes
 from pprgnn.report.measured.convergence import convergence
 from pprgnn.report.measured.cost import cost
@@ -57,15 +57,16 @@ def measure_all(run: Run, seconds: float, announce: Callable[[str], None]) -> Me
             left = max(started + seconds - time.perf_counter(), 0.0)
             share = weight / sum(each[3] for each in PARTS[number:])
             one = part(subject, Allowance(left * share, seconds, run.folder))
-            if isinstance(one, TooLong) and (wanted := MARGIN * one.seconds) <= left:
+            if isinstance(one, Missing) and one.seconds is not None and MARGIN * one.seconds <= left:
                 # On a large graph, a few parts are better than a share of the time for each and none of them.
-                one = part(subject, Allowance(wanted, seconds, run.folder))
-            found[name] = Missing(one.reason) if isinstance(one, TooLong) else one
+                one = part(subject, Allowance(MARGIN * one.seconds, seconds, run.folder))
+            found[name] = one
     facts = environment()
     threads = torch.get_num_threads()
     return Measurements(
         fingerprint=fingerprint(run.model_path),
         seconds=time.perf_counter() - started,
+        allowed=seconds,
         commit=facts["commit"],
         date=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         machine=f"{facts['cpu'] or 'unknown processor'}, {threads} thread{'s' * (threads != 1)}",

@@ -13,13 +13,6 @@ PARTS = 5  # that take time: each gets about so much of what is there
 
 
 @dataclass(frozen=True)
-class TooLong(Missing):
-    """Not measured for want of time alone: about so many seconds would have been enough."""
-
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Allowance:
     """The time for one part, which begins now.
 
@@ -47,10 +40,10 @@ class Allowance:
         """An equal share of what is left, for one of so many."""
         return replace(self, seconds=self.left / count, started=time.perf_counter())
 
-    def too_long(self, what: str, seconds: float) -> TooLong:
+    def too_long(self, what: str, seconds: float) -> Missing:
         """It is not measured, because it would take so long; and how to have it measured."""
         enough = self.asked + PARTS * max(seconds - max(self.left, 0.0), 1.0)
-        return TooLong(
+        return Missing(
             f"{what} would take about {math.ceil(seconds)} s; `pprgnn report {self.folder} --seconds "
             f"{10 * math.ceil(enough / 10)}` measures it.",
             seconds,

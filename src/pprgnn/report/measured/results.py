@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Why something was not measured, as a sentence for the reader."""
+    """Why something was not measured.
+
+    Attributes:
+        reason: A sentence for the reader.
+        seconds: If only time was short, about how much of it would have been enough.
+    """
 
     reason: str
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -191,6 +197,7 @@ class Measurements:
         seconds: What measuring took.
         commit, date: Of the code that measured, and when.
         machine: A phrase: processor and threads.
+        allowed: How many seconds measuring might have taken.
     """
 
     fingerprint: str
@@ -206,3 +213,9 @@ class Measurements:
     cost: Cost | Missing
     classes: ClassScores | Missing
     baselines: list[Baseline] = field(default_factory=list)
+    allowed: float = 30.0
+
+    def needs_time(self) -> bool:
+        """Whether something is missing that would be there, had there been more time."""
+        parts = (getattr(self, each.name) for each in fields(self))
+        return any(isinstance(part, Missing) and part.seconds is not None for part in parts)

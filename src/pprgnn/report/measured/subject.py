@@ -18,7 +18,7 @@ from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.nn.layers import infinite_layers
-from pprgnn.report.measured.budget import Allowance, TooLong
+from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing
 from pprgnn.report.measured.solves import Solve, caught, solves_of
 from pprgnn.training.batches import Batch, Batches
@@ -185,7 +185,7 @@ def of_layers(
             missing = one
         else:
             found.append(one)
-    if isinstance(missing, TooLong):
+    if missing.seconds is not None:
         missing = replace(missing, seconds=len(solves) * missing.seconds)
     return found or missing
 
