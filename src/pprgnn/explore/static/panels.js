@@ -82,7 +82,7 @@ export function decisionPanel(answer, run, id, { explainClass, followAll }) {
         term(decision.inputs, " inputs"),
         " ",
         term(decision.biases, " biases"),
-        rest ? [" ", term(decision.rest, " not explained")] : null,
+        rest ? [" ", term(decision.rest, exact ? " norms, curvature" : " not explained")] : null,
       ),
     ),
     exact ? null : html("p", { class: "note" }, leftOut),
