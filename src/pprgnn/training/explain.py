@@ -33,8 +33,8 @@ class Decision:
         score: The logit of ``target``; with one class out of several, less the mean of the other logits.
         inputs: The part of the score that comes from the inputs of all nodes.
         biases: The part that comes from the network's biases, whatever the inputs.
-        rest: What gradient × input does not explain: the constants of norms, and curved activations. 0 with ReLU or
-            the identity, without norms, and with all terms of the gradient.
+        rest: What gradient × input does not explain: the constants of norms, and curved activations. 0 with ReLU
+            or the identity, without norms, and with all terms of the gradient.
     """
 
     target: str
