@@ -27,6 +27,9 @@ def test_everything_is_there_and_json():
     assert facts["kernel"] == kernel.library_name()
     assert set(facts["extras"]) == {
         "matplotlib",
+        "jinja2",
+        "fastapi",
+        "uvicorn",
         "grakel",
         "scikit-learn",
         "pymetis",

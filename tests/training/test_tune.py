@@ -66,6 +66,14 @@ def comparable(summary):
     return [{key: value for key, value in each.items() if key != "seconds"} for each in summary["trials"]]
 
 
+def nearly(summary):
+    """The same for data that were read from a file: they lie elsewhere in memory, and BLAS may round otherwise."""
+    return [
+        {key: pytest.approx(value, rel=1e-4) if key in ("val", "value") else value for key, value in each.items()}
+        for each in comparable(summary)
+    ]
+
+
 def files(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -104,7 +112,7 @@ def test_a_search_from_start_to_end(tmp_path):
     again = recipe.with_values({"data.name": str(folder / recipe.data.name)})
     from pprgnn.training.train import train
 
-    assert train(again).summary["scores"]["val"] == summary["best"]["val"]
+    assert train(again).summary["scores"]["val"] == pytest.approx(summary["best"]["val"], rel=1e-4)
 
 
 def test_labels_of_the_test_part_change_nothing(tmp_path):
@@ -196,7 +204,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path):
     assert listener.begun == list(range(4, 14))  # none of the finished ones again
     assert comparable(summary)[:3] == comparable(so_far)
     whole = tune(quick("epochs=6"), tmp_path / "whole", trials=13, dataset=easy(), search=SPACE)
-    assert comparable(summary) == comparable(whole)
+    assert comparable(summary) == nearly(whole)
     assert Config.from_toml(folder / "best.toml") == Config.from_toml(tmp_path / "whole" / "best.toml")
     states = [each.state.name for each in journal_of(folder).get_trials()]
     assert (states.count("FAIL"), states.count("RUNNING")) == (1, 0)
