@@ -189,7 +189,6 @@ def test_search_by_typing_and_keyboard(site, page):
 
 
 def test_a_name_that_does_not_exist_and_a_way_back(site, page):
-    page.expected = "404"
     start(site, page)
     page.locator("#query").fill("zebra")
     page.wait_for_function("() => document.querySelector('#hits').textContent.includes('Nothing is called')")
@@ -203,7 +202,6 @@ def test_a_name_that_does_not_exist_and_a_way_back(site, page):
 
 
 def test_a_deep_link_to_an_unknown_node_shows_the_servers_sentence(site, page):
-    page.expected = "404"
     start(site, page, "?node=99999")
     assert "wheel has no node" in page.text(".message")
     assert page.title().startswith("Nothing to show")

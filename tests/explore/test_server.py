@@ -75,6 +75,16 @@ def test_errors_are_sentences(app, path, status, sentence):
     assert (answer.status, answer.json()) == (status, {"detail": sentence})
 
 
+@pytest.mark.parametrize(("query", "status"), [("node=99", 404), ("node=x", 400), ("node=0&limit=0", 400)])
+def test_the_page_has_the_status_in_the_body_lest_the_console_calls_it_broken(app, query, status):
+    plain = ask(app, f"/api/explain?{query}")
+    answer = ask(app, f"/api/explain?{query}", headers=[("Prefer", "status-in-body")])
+    assert plain.status == status
+    assert (answer.status, answer.json()) == (200, {**plain.json(), "status": status})
+    assert answer.headers["preference-applied"] == "status-in-body"
+    assert ask(app, "/static/nothing.js", headers=[("Prefer", "status-in-body")]).status == 404
+
+
 def test_a_mistake_in_the_code_is_one_sentence(found, monkeypatch, capfd):
     def fail(*_):
         raise KeyError("secret/path")

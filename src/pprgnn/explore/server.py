@@ -34,6 +34,7 @@ KINDS = {
     ".txt": "text/plain; charset=utf-8",
 }
 GET = ["GET", "HEAD"]
+IN_BODY = "status-in-body"
 LEFT = 499  # nobody sees it: whoever asked has gone
 
 
@@ -51,9 +52,9 @@ class Desk:
             try:
                 return JSONResponse(await to_thread.run_sync(self._work, question, abandon_on_cancel=True))
             except NotThereError as error:
-                return refused(404, str(error))
+                return refused(404, str(error), request)
             except DataError as error:
-                return refused(400, str(error))
+                return refused(400, str(error), request)
             except Exception as error:
                 return self.failed(error)
 
@@ -74,8 +75,13 @@ class Desk:
         )
 
 
-def refused(status: int, sentence: str) -> Response:
-    """An error, as the page expects it."""
+def refused(status: int, sentence: str, request: Request | None = None) -> Response:
+    """An error, as the page expects it.
+
+    Browsers write every 4xx into the console, as if the page were broken. It asks for the status in the body.
+    """
+    if request is not None and request.headers.get("prefer") == IN_BODY:
+        return JSONResponse({"detail": sentence, "status": status}, headers={"Preference-Applied": IN_BODY})
     return JSONResponse({"detail": sentence}, status)
 
 
@@ -113,11 +119,10 @@ def build_app(answers: Answers, hosts: Iterable[str], debug: bool = False) -> tu
         return Response(path.read_bytes(), media_type=KINDS[path.suffix])
 
     @app.exception_handler(RequestValidationError)
-    async def not_a_value(_: Request, error: RequestValidationError) -> Response:
+    async def not_a_value(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        return refused(
-            400, f"{first['loc'][-1]} must be a whole number, but came as {str(first['input'])[:40]!r}."
-        )
+        sentence = f"{first['loc'][-1]} must be a whole number, but came as {str(first['input'])[:40]!r}."
+        return refused(400, sentence, request)
 
     @app.exception_handler(HTTPException)
     async def not_there(_: Request, error: HTTPException) -> Response:

@@ -7,6 +7,8 @@ export class ApiError extends Error {
   }
 }
 
+// A node that does not exist is no fault of the page: with its status in the body, the console stays empty.
+const HEADERS = { Accept: "application/json", Prefer: "status-in-body" };
 export const GONE = "The explorer was stopped; start it again with `pprgnn explore RUN`.";
 
 async function get(path, parameters, signal) {
@@ -16,7 +18,7 @@ async function get(path, parameters, signal) {
   }
   let answer;
   try {
-    answer = await fetch(`/api/${path}?${query}`, { signal, headers: { Accept: "application/json" } });
+    answer = await fetch(`/api/${path}?${query}`, { signal, headers: HEADERS });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(GONE, 0);
@@ -25,9 +27,10 @@ async function get(path, parameters, signal) {
     if (error.name === "AbortError") throw error;
     return null;
   });
-  if (answer.ok && body !== null) return body;
-  const unreadable = `The server answered in a way that cannot be read (${answer.status}); its terminal says why.`;
-  throw new ApiError(typeof body?.detail === "string" ? body.detail : unreadable, answer.status);
+  const status = body?.status ?? answer.status;
+  if (answer.ok && body !== null && body.status === undefined) return body;
+  const unreadable = `The server answered in a way that cannot be read (${status}); its terminal says why.`;
+  throw new ApiError(typeof body?.detail === "string" ? body.detail : unreadable, status);
 }
 
 export const fetchRuns = (signal) => get("runs", {}, signal);
