@@ -43,7 +43,7 @@ def run_team(function: Callable[..., Any], size: int, *args: Any, limit: float =
         _POOL.grow(size)
         try:
             return _POOL.run(function, size, args, limit)
-        except TimeoutError:  # gloo sometimes hangs between two groups: new processes; what really hangs does so again
+        except TimeoutError:  # gloo sometimes hangs between two groups; what really hangs does so again
             if not again:
                 raise
     raise AssertionError
