@@ -18,7 +18,8 @@ from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any
 
-USUAL_LIMIT = 60.0  # seconds for one function
+LEAVE_LIMIT = 10.0  # seconds to leave a group
+LEFT = b"left"
 START_LIMIT = 180.0  # seconds; a busy machine may take long to import torch
 
 
@@ -33,20 +34,14 @@ class Lost(RuntimeError):
     """A process is no more."""
 
 
-def run_team(function: Callable[..., Any], size: int, *args: Any, limit: float = USUAL_LIMIT) -> list[Any]:
+def run_team(function: Callable[..., Any], size: int, *args: Any, limit: float = 60.0) -> list[Any]:
     """What ``function(*args)`` returns in each of ``size`` processes, by rank; ``Team()`` there is all of them.
 
     The function must be at the top of a module. Warnings are treated there as in the calling test. The first error
     is raised here; after ``limit`` seconds the processes are ended.
     """
-    for again in (limit >= USUAL_LIMIT, False):
-        _POOL.grow(size)
-        try:
-            return _POOL.run(function, size, args, limit)
-        except TimeoutError:  # gloo sometimes hangs between two groups; what really hangs does so again
-            if not again:
-                raise
-    raise AssertionError
+    _POOL.grow(size)
+    return _POOL.run(function, size, args, limit)
 
 
 class _Pool:
@@ -93,11 +88,18 @@ class _Pool:
                 if not ready:
                     error = error or TimeoutError(f"Ranks {[*waiting.values()]} were not done in {limit:g} s.")
                     break
-        if waiting or isinstance(error, Lost):
-            self.close()  # some do not answer: new ones for the next test
+        # All must have left a group before the next one is joined; who does not is replaced for the next test.
+        if waiting or isinstance(error, Lost) or not self._have_left(size):
+            self.close()
         if error is not None:
             raise error
         return results
+
+    def _have_left(self, size: int) -> bool:
+        try:
+            return all(pipe.poll(LEAVE_LIMIT) and pipe.recv_bytes() == LEFT for _, pipe in self.members[:size])
+        except EOFError:
+            return False
 
     @staticmethod
     def _answer(pipe: Any) -> Any:
@@ -147,6 +149,7 @@ def _serve(pipe: connection.Connection) -> None:
             pipe.send_bytes(answer)
             if torch.distributed.is_initialized():
                 torch.distributed.destroy_process_group()
+            pipe.send_bytes(LEFT)
 
 
 def _join(rank: int, size: int, store: str, limit: float) -> None:
