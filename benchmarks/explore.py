@@ -219,7 +219,8 @@ def whole(data: dict) -> str:
 def described(run: Path) -> str:
     summary, model = json.loads((run / "summary.json").read_text()), Config.from_toml(run / "config.toml").model
     depths = ", ".join(str(layer["depth"]) for layer in summary["layers"])
-    return f"{model.activation}, width {model.hidden}, ε = {model.eps}, depth {depths} (`{summary['command']}`)"
+    trained = summary.get("command") or "trained by the benchmark"
+    return f"{model.activation}, width {model.hidden}, ε = {model.eps}, depth {depths} (`{trained}`)"
 
 
 def main(given: list[str] | None = None) -> None:
