@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test bench docs lint clean
+.PHONY: help setup demo test attack bench docs lint clean
 help:            ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
@@ -24,6 +24,9 @@ test: $(STAMP)   ## lint, types and all tests
 	@$(BIN)/ruff check src tests benchmarks examples docs
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -n 2
+
+attack: $(STAMP) ## 10,000 hostile problems against a dense reference (the small form is part of `make test`)
+	@PPRGNN_ATTACK=10000 nice -n 19 $(BIN)/python -m pytest -n 2 -q -rP tests/attack
 
 bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.run
