@@ -1,9 +1,13 @@
 """Ã: every way to build it, what normalisation does, and how it acts."""
 
+import copy
+import pickle
+
 import networkx as nx
 import pytest
 import scipy.sparse as sp
 import torch
+from torch_geometric import EdgeIndex
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
@@ -289,3 +293,34 @@ def test_in_inner_order(directed):
         torch.testing.assert_close(*grads)
     plain = Adjacency.from_edge_index(edges, num_nodes=50, normalize=None, reorder=False)
     assert plain.in_inner_order()[1] is None
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda adj: pickle.loads(pickle.dumps(adj))])
+@pytest.mark.parametrize("reorder", [False, True])
+def test_copies_are_equal_and_independent(duplicate, reorder):
+    edges = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 3, 0, 1]])
+    adj = Adjacency.from_edge_index(edges, torch.rand(5), reorder=reorder, add_self_loops=True)
+    twin = duplicate(adj)
+    assert repr(twin) == repr(adj)
+    assert torch.equal(twin.to_dense(), adj.to_dense())
+    assert int(twin.handle) != int(adj.handle)
+    x = torch.randn(4, 2)
+    assert torch.equal(twin @ x, adj @ x)
+
+
+def test_learned_weights_cannot_be_copied():
+    adj = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 0]]), torch.ones(2, requires_grad=True))
+    with pytest.raises(ValueError, match=r"learned edge weights cannot be copied, .*; copy the weights"):
+        copy.deepcopy(adj)
+
+
+@pytest.mark.parametrize("options", [{}, {"sort_order": "row"}, {"sort_order": "col"}, {"is_undirected": True}])
+def test_edge_index_of_pyg(options):
+    edges = torch.tensor([[0, 0, 1, 1, 2, 3], [1, 2, 0, 3, 0, 1]])
+    if options.get("sort_order") == "col":
+        edges = edges[:, edges[1].argsort()]
+    given = EdgeIndex(edges, sparse_size=(5, 5), **options)
+    expected = Adjacency.from_edge_index(edges, num_nodes=5, add_self_loops=True)
+    for each in (given, given.fill_cache_() if given.is_sorted else given):
+        adj = Adjacency.from_edge_index(each, add_self_loops=True)
+        assert torch.equal(adj.to_dense(), expected.to_dense())

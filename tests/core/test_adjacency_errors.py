@@ -4,6 +4,7 @@ import networkx as nx
 import pytest
 import scipy.sparse as sp
 import torch
+from torch._subclasses import FakeTensorMode
 
 from pprgnn import Adjacency
 from tests.problems import ZOO
@@ -20,7 +21,11 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
         ((EDGES.bool(),), {}, r"edge_index must hold integers, but has dtype torch.bool"),
         ((EDGES, None, 2), {}, r"Node ids must be in 0 \.\.\. 1, but the edges name nodes 0 to 2"),
         ((EDGES - 1, None, 3), {}, r"Node ids must be in 0 \.\.\. 2, but the edges name nodes -1 to 1"),
-        ((EDGES - 1,), {}, r"Node ids must be in 0 \.\.\. 1, but the edges name nodes -1 to 1"),
+        ((EDGES - 1,), {}, r"Node ids must be in 0 \.\.\. 1, .* nodes -1 to 1; renumber the nodes.$"),
+        ((EDGES.to("meta"),), {}, r"edge_index must hold numbers in memory, but is a Tensor on meta"),
+        ((EDGES, torch.ones(2).to("meta")), {}, r"edge_weight must hold numbers in memory"),
+        ((EDGES, torch.ones(2).to("meta"), 3), {}, r"edge_weight must hold numbers in memory"),
+        ((torch.eye(3).to_sparse(),), {}, r"has layout torch.sparse_coo; build .* Adjacency.from_torch"),
         ((EDGES, torch.tensor([1.0, float("nan")])), {}, r"must be finite, but edge 1 has weight nan"),
         ((EDGES, torch.tensor([float("inf"), 1.0])), {}, r"must be finite, but edge 0 has weight inf"),
         ((EDGES, torch.ones(3)), {}, r"edge_weight must hold one number per edge, shape \(2,\).*\(3,\)"),
@@ -35,6 +40,29 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
 def test_edge_index(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         Adjacency.from_edge_index(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        (EDGES.tolist(), r"but came as list; convert it with torch.as_tensor\(edge_index\)"),
+        (EDGES.numpy(), r"but came as ndarray; convert it with torch.as_tensor"),
+        (sp.eye_array(3), r"but came as dia_array; build Adjacency.from_scipy\(matrix\)"),
+        (None, r"but came as NoneType; a graph without edges is torch.empty\(2, 0, dtype=torch.long\)"),
+    ],
+)
+def test_not_a_tensor(edges, message):
+    with pytest.raises(TypeError, match=r"edge_index must be a tensor of shape \(2, num_edges\), " + message):
+        Adjacency.from_edge_index(edges)
+
+
+def test_tensors_of_trial_runs_and_transforms_never_reach_compiled_code():
+    with FakeTensorMode():
+        fake = torch.zeros(2, 4, dtype=torch.long)
+    with pytest.raises(ValueError, match="but is a FakeTensor on cpu without any"):
+        Adjacency.from_edge_index(fake, num_nodes=5)
+    with pytest.raises(ValueError, match=r"must hold numbers in memory.* a transform of torch.func"):
+        torch.func.grad(lambda w: Adjacency.from_edge_index(EDGES, w).to_dense().sum())(torch.ones(2))
 
 
 @pytest.mark.parametrize("bad", range(6))

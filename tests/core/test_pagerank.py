@@ -132,3 +132,16 @@ def test_negative_weights():
     adj = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 0]]), torch.tensor([1.0, -1.0]), normalize=None)
     with pytest.raises(ValueError, match="non-negative edge weights"):
         pagerank(adj)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_iterations": 0}, "max_iterations must be >= 1, but came as 0"),
+        ({"tol": float("nan")}, "tol must be >= 0, but came as nan"),
+    ],
+)
+def test_limits_that_make_no_sense(options, message):
+    adj = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 0]]), normalize=None)
+    with pytest.raises(ValueError, match=message):
+        pagerank(adj, **options)

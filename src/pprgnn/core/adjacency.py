@@ -15,7 +15,15 @@ from torch import Tensor
 
 from pprgnn.core.buffers import give, take
 from pprgnn.core.csr import csr_tensor, index_dtype, move, permute, rows, transpose
-from pprgnn.core.entries import Normalization, check_entries, coalesce, fill_diagonal, normalize_weights
+from pprgnn.core.entries import (
+    Normalization,
+    as_edges,
+    check_entries,
+    check_memory,
+    coalesce,
+    fill_diagonal,
+    normalize_weights,
+)
 from pprgnn.core.fingerprint import fingerprint
 from pprgnn.core.handles import handle_of
 from pprgnn.core.kernel import multiply
@@ -86,19 +94,16 @@ class Adjacency:
     ) -> Adjacency:
         """Build from PyG's ``edge_index`` (2 × E, row 0 sends to row 1) and optional ``edge_weight`` (E).
 
-        Gradients flow back to ``edge_weight``, through the normalisation.
+        An ``EdgeIndex`` of PyG is taken as well, with the number of nodes that it tells. Gradients flow back to
+        ``edge_weight``, through the normalisation.
         """
-        if edge_index.dim() != 2 or edge_index.size(0) != 2:
-            raise ValueError(
-                f"edge_index must have shape (2, num_edges), but has shape {tuple(edge_index.shape)}; "
-                f"transpose a table of pairs with edge_index.t()."
-            )
-        if edge_index.is_floating_point() or edge_index.dtype == torch.bool:
-            raise ValueError(f"edge_index must hold integers, but has dtype {edge_index.dtype}.")
-        # int32 stays: a copy of the edges in 64 bits may be the largest thing in memory
-        source, target = edge_index if edge_index.dtype in (torch.int32, torch.int64) else edge_index.long()
+        edges = as_edges(edge_index)
+        check_memory(edges, "edge_index")
         if num_nodes is None:
-            num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+            known = [size for size in getattr(edge_index, "sparse_size", tuple)() if size is not None]
+            num_nodes = max([*known, int(edges.max()) + 1 if edges.numel() else 0])
+        # int32 stays: a copy of the edges in 64 bits may be the largest thing in memory
+        source, target = edges if edges.dtype in (torch.int32, torch.int64) else edges.long()
         return cls._build(target, source, edge_weight, num_nodes, normalize, add_self_loops, reorder, dtype)
 
     @classmethod
@@ -113,6 +118,8 @@ class Adjacency:
     ) -> Adjacency:
         """Build from a sparse COO, CSR or CSC tensor in PyG's convention: rows are targets (``adj.t()``)."""
         size = _square(tuple(adj_t.shape), "A sparse adjacency tensor")
+        if adj_t.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
+            check_memory(adj_t._values() if adj_t.layout == torch.sparse_coo else adj_t.values(), "adj_t")
         if adj_t.layout == torch.sparse_coo:
             adj_t = adj_t.coalesce()
             row, col = adj_t.indices()
@@ -250,7 +257,7 @@ class Adjacency:
         """An upper bound of ‖Ã‖₂, computed once.
 
         For x > 0 and a non-negative matrix M, ‖M‖₂² = ρ(MᵀM) <= max_i (MᵀMx)_i / x_i (Collatz and Wielandt);
-        a few power iterations make it tight, and ``‖Ã‖₂ <= ‖|Ã|‖₂`` covers negative weights.
+        a few power iterations make it tight, and ``‖Ã‖₂ <= ‖|Ã|‖₂`` covers negative weights. Rounding is included.
         """
         if self._norm_bound is None:
             self._norm_bound = self._bound_norm()
@@ -258,24 +265,29 @@ class Adjacency:
 
     def _bound_norm(self, iterations: int = 20) -> float:
         value = self.matrix.values()
+        largest = float(value.abs().max()) if value.numel() else 0.0
+        if largest == 0.0:
+            return 0.0
         if self.normalize == "sym" and self.is_symmetric and bool((value >= 0).all()):
             # √degree is an eigenvector for the eigenvalue 1 and has no negative number: no eigenvalue is larger.
-            return (1 + 1e-6) if bool((value > 0).any()) else 0.0
+            # Each entry is off by four roundings at most, since degrees are added up in double precision.
+            return 1 + 1e-6
+        # In double precision, and scaled: squares of the entries must not leave the range of their type.
         there, back = (
-            csr_tensor(matrix.crow_indices(), matrix.col_indices(), matrix.values().abs())
+            csr_tensor(matrix.crow_indices(), matrix.col_indices(), matrix.values().double().abs_() / largest)
             for matrix in (self.matrix, self.matrix_t)
         )
-        x = torch.ones(self.num_nodes, 1, dtype=self.dtype, device=self.device)
+        x = torch.ones(self.num_nodes, 1, dtype=torch.float64, device=self.device)
         product, y = torch.empty_like(x), torch.empty_like(x)
         smallest = math.inf
         for _ in range(iterations):
             multiply(back, multiply(there, x, out=product), out=y)
-            if float(y.max()) == 0.0:
-                return 0.0
-            ratio = (y / x)[x > 0].max()  # a node that nobody reads has x = y = 0 and adds nothing
-            smallest = min(smallest, math.sqrt(float(ratio)))
-            x = y / y.max()
-        return smallest * (1 + 1e-6)  # the sums above are rounded
+            smallest = min(smallest, float((y / x).max()))
+            x = (y / y.max()).clamp_(min=1e-30)  # any x > 0 gives a bound, but none that underflows to 0
+        # A sum of k positive numbers, in whatever order, is off by k roundings at most; the entries by four.
+        terms = sum(int(matrix.crow_indices().diff().max()) for matrix in (there, back))
+        rounding = (terms + 10) * 2.0**-53 + 4 * torch.finfo(self.dtype).eps
+        return largest * math.sqrt(smallest) * (1 + rounding)
 
     def in_inner_order(self) -> tuple[Adjacency, Tensor | None]:
         """The same matrix, not copied, with its nodes numbered as they are kept inside, and their order.
@@ -297,6 +309,17 @@ class Adjacency:
         quick = self.normalize == "sym" and self.is_symmetric
         bound = self.norm_bound if quick else self._norm_bound
         return tensors, Facts(self.num_nodes, self.normalize, self.is_symmetric, bound).to_text()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by :meth:`state`: torch can do neither with a sparse CSR tensor."""
+        if type(self) is not Adjacency:
+            raise TypeError(f"A {type(self).__name__} cannot be copied or pickled; make another one.")
+        if self.value.requires_grad:
+            raise ValueError(
+                "An Adjacency of learned edge weights cannot be copied, because its gradient would go nowhere; "
+                "copy the weights and build it anew."
+            )
+        return Adjacency.from_state, self.state()
 
     # ------------------------------------------------------------------------------------------------ action
     # What a graph over several processes does in its own way; on one process all rows are here.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +11,52 @@ from torch import Tensor
 from pprgnn.core.csr import move, rows, sort_entries
 
 Normalization = Literal["sym", "row"] | None
+
+
+def as_edges(edge_index: Any) -> Tensor:
+    """``edge_index`` as a plain tensor; anything that is none is refused with the way to make it one."""
+    if hasattr(edge_index, "as_tensor"):  # PyG's EdgeIndex: the tensor is inside, its own memory is nowhere
+        edge_index = edge_index.as_tensor()
+    if not isinstance(edge_index, Tensor):
+        remedy = "convert it with torch.as_tensor(edge_index)"
+        if edge_index is None:
+            remedy = "a graph without edges is torch.empty(2, 0, dtype=torch.long)"
+        elif hasattr(edge_index, "tocoo"):
+            remedy = "build Adjacency.from_scipy(matrix) and pass that instead"
+        raise TypeError(
+            f"edge_index must be a tensor of shape (2, num_edges), but came as {type(edge_index).__name__}; "
+            f"{remedy}."
+        )
+    if edge_index.layout != torch.strided:
+        raise ValueError(
+            f"edge_index must be a tensor of shape (2, num_edges), but has layout {edge_index.layout}; build an "
+            f"adjacency of it with Adjacency.from_torch(adj_t)."
+        )
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(
+            f"edge_index must have shape (2, num_edges), but has shape {tuple(edge_index.shape)}; "
+            f"transpose a table of pairs with edge_index.t()."
+        )
+    if edge_index.is_floating_point() or edge_index.dtype == torch.bool:
+        raise ValueError(f"edge_index must hold integers, but has dtype {edge_index.dtype}.")
+    return edge_index
+
+
+def check_memory(tensor: Tensor, name: str) -> None:
+    """Raise for a tensor without numbers that can be read: compiled code would read at address 0."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    if not wrapped and type(tensor) in (Tensor, torch.nn.Parameter) and not tensor.is_meta:
+        return
+    try:
+        storage = None if wrapped else tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        storage = None
+    if storage is None or storage.device.type == "meta" or (storage.data_ptr() == 0 and tensor.numel()):
+        raise ValueError(
+            f"{name} must hold numbers in memory, but is a {type(tensor).__name__} on {tensor.device} without any "
+            f"(from the meta device, a trial run of a compiler or a transform of torch.func); build the adjacency "
+            f"of plain tensors, outside."
+        )
 
 
 def check_entries(
@@ -24,15 +70,19 @@ def check_entries(
     """Everything that can be wrong with a graph, in one sentence each; returns the weights as floats."""
     if normalize not in ("sym", "row", None):
         raise ValueError(f"normalize must be 'sym', 'row' or None, but came as {normalize!r}.")
-    if num_nodes < 1:
+    for name, tensor in (("edge_index", row), ("edge_index", col), ("edge_weight", weight)):
+        if tensor is not None:
+            check_memory(tensor, name)
+    if num_nodes < 1 and not row.numel():
         raise ValueError("The graph has no nodes; pass num_nodes >= 1 (edges may be absent, nodes may not).")
     if row.numel():
         lows, highs = zip(torch.aminmax(row), torch.aminmax(col), strict=True)
         low, high = int(min(lows)), int(max(highs))
         if low < 0 or high >= num_nodes:
+            remedy = "renumber the nodes" if low < 0 else f"renumber the nodes or pass num_nodes={high + 1}"
             raise ValueError(
-                f"Node ids must be in 0 ... {num_nodes - 1}, but the edges name nodes {low} to {high}; "
-                f"renumber the nodes or pass num_nodes={high + 1}."
+                f"Node ids must be in 0 ... {max(num_nodes, 1) - 1}, but the edges name nodes {low} to {high}; "
+                f"{remedy}."
             )
     if weight is None:
         one = torch.ones(1, dtype=dtype or torch.get_default_dtype(), device=row.device)
@@ -91,7 +141,7 @@ def normalize_weights(
     if normalize is None:
         return weight.contiguous()
     row = rows(crow)
-    degree = weight.new_zeros(crow.numel() - 1).index_add(0, row, weight)
+    degree = _degrees(crow, row, weight)
     if bool((degree < 0).any()):
         node = int(degree.argmin())
         named = node if order is None else int(order[node])
@@ -103,8 +153,8 @@ def normalize_weights(
     connected = degree > 0
     safe = torch.where(connected, degree, 1.0)  # no division by zero, neither here nor in the gradient
     if normalize == "row":
-        return weight * torch.where(connected, 1.0 / safe, 0.0).index_select(0, row)
-    scale = torch.where(connected, safe.rsqrt(), 0.0)
+        return weight * torch.where(connected, 1.0 / safe, 0.0).to(weight.dtype).index_select(0, row)
+    scale = torch.where(connected, safe.rsqrt(), 0.0).to(weight.dtype)
     cut = 0 if bool(connected.all()) else int((~connected[col]).sum())
     if cut:
         warnings.warn(
@@ -115,3 +165,10 @@ def normalize_weights(
         )
     both = scale.index_select(0, row) * scale.index_select(0, col)  # first: symmetric to the last bit
     return weight * both
+
+
+def _degrees(crow: Tensor, row: Tensor, weight: Tensor) -> Tensor:
+    """Sums of the rows in double precision: the norm bound of what is divided by them relies on it."""
+    if weight.stride() == (0,) and not weight.requires_grad:  # all the same, so that counting is enough
+        return crow.diff() * weight[:1].sum().double()
+    return weight.new_zeros(crow.numel() - 1, dtype=torch.float64).index_add(0, row, weight.double())

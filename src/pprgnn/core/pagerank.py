@@ -48,6 +48,10 @@ def pagerank(
         )
     if not 0.0 <= teleport <= 1.0:
         raise ValueError(f"teleport must be in [0, 1], but came as {teleport}.")
+    if max_iterations < 1:
+        raise ValueError(f"max_iterations must be >= 1, but came as {max_iterations}.")
+    if not tol >= 0:  # also refuses NaN
+        raise ValueError(f"tol must be >= 0, but came as {tol}.")
     value = adj.value.detach()
     if bool((value < 0).any()):
         raise ValueError("pagerank needs non-negative edge weights, but some are negative.")
