@@ -22,12 +22,12 @@ ONE = os.environ.get("PPRGNN_ATTACK_SEED")  # the only problem to try, to repeat
 CHUNKS = 4 if COUNT <= 1000 else 40
 
 
-def seeds(chunk: int, share: float = 1.0) -> range:
-    """The seeds of one of the CHUNKS parts of all problems, or of a share of them."""
+def seeds(chunk: int) -> range:
+    """The seeds of one of the CHUNKS parts of all problems."""
     if ONE is not None:
         return range(int(ONE), int(ONE) + (chunk == 0))
-    total = math.ceil(COUNT * share)
-    return range(chunk * total // CHUNKS, (chunk + 1) * total // CHUNKS)
+
+    return range(chunk * COUNT // CHUNKS, (chunk + 1) * COUNT // CHUNKS)
 
 
 def _softsign_slope(z: Tensor) -> Tensor:
