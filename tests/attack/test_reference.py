@@ -50,7 +50,7 @@ def test_mpmath_says_the_same(phi):
         found = [
             [mpmath.mpf(int(x)) / mpmath.mpf(2) ** answer.found.shift for x in row] for row in answer.found.state
         ]
-        distance = mpmath.norm(mpmath.matrix(found) - wanted, "F")
+        distance = mpmath.mnorm(mpmath.matrix(found) - wanted, "f")
         assert distance <= 1e-25 * problem(phi).size
         assert answer.accuracy <= 1e-25
 
