@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -90,33 +91,52 @@ class Layer:
     """A ``PPRConv`` with everything about it in the hands of the test."""
 
     def __init__(self, channels: int, eps: Any = 1.0, dtype: torch.dtype = F64, **options: Any) -> None:
-        self.phi = options.get("activation", "relu")
+        self.phi, self.dtype = options.get("activation", "relu"), dtype
         self.conv = PPRConv(None, channels, eps, bias=False, **options).to(dtype)
         self.normalize, self.loops = self.conv.normalization, self.conv.add_self_loops
 
+    def set_weight(self, weight: Tensor) -> None:
+        self.conv.weight.data.copy_(weight)
+
     def step(
-        self, b: Tensor, weight: Tensor, edges: Tensor, edge_weight: Tensor | None = None, name: str = ""
+        self,
+        b: Tensor,
+        weight: Tensor,
+        edges: Tensor,
+        edge_weight: Tensor | None = None,
+        name: str = "",
+        training: bool = True,
     ) -> Step:
-        conv = self.conv
-        with torch.no_grad():
-            conv.weight.copy_(weight)
+        conv, b, weight = self.conv, b.to(self.dtype).requires_grad_(training), weight.to(self.dtype)
+        self.set_weight(weight)
         adj = pprgnn.Adjacency.from_edge_index(
-            edges,
-            edge_weight,
-            len(b),
-            normalize=self.normalize,
-            add_self_loops=self.loops,
-            dtype=conv.weight.dtype,
+            edges, edge_weight, len(b), normalize=self.normalize, add_self_loops=self.loops, dtype=self.dtype
         )
-        b = b.to(conv.weight.dtype).requires_grad_()
 
         def call() -> Tensor:
-            out = conv(b, edges, edge_weight)
-            out.sum().backward()
+            conv.train(training)
+            with torch.set_grad_enabled(training):
+                out = conv(b, edges) if edge_weight is None else conv(b, edges, edge_weight)
+            if training:
+                out.sum().backward()
             return out
 
-        eps = conv.eps if isinstance(conv.eps, Tensor) else torch.tensor(conv.eps, dtype=b.dtype)
-        return Step(call, b, conv.weight.detach().clone(), adj.to_dense(), eps.detach().clone(), self.phi, name)
+        eps = torch.as_tensor(conv.eps, dtype=self.dtype).detach().clone()
+        return Step(call, b, weight.clone(), adj.to_dense(), eps, self.phi, name)
+
+
+class Wrapped(Layer):
+    """The same with a ``GCNConv`` made infinitely deep."""
+
+    def __init__(self, channels: int, eps: Any = 1.0, dtype: torch.dtype = F64, **options: Any) -> None:
+        self.phi, self.dtype = options.get("activation", "relu"), dtype
+        self.normalize, self.loops = None, False
+        del options["normalize"]
+        gcn = GCNConv(channels, channels, normalize=False, bias=False)
+        self.conv = InfiniteDepth(gcn, eps=eps, **options).to(dtype)
+
+    def set_weight(self, weight: Tensor) -> None:
+        self.conv.conv.lin.weight.data.copy_(weight.t())
 
 
 def drawn(seed: int) -> np.random.Generator:
@@ -298,7 +318,8 @@ class Schedule:
         self.normalize = [True, "row", False][rng.integers(3)]
         self.dtype = F64 if rng.random() < 0.8 else F32
         several = rng.random() < 0.3
-        self.layer = Layer(
+        kind = Wrapped if self.normalize is False and rng.random() < 0.5 else Layer
+        self.layer = kind(
             self.channels,
             1.0,
             self.dtype,
@@ -308,12 +329,20 @@ class Schedule:
             grad_terms=[None, 1, 5][rng.integers(3)],
         )
         self.eps = 10 ** rng.uniform(-1, 0.5, self.channels if several else ())
+        self.training = True
         self.new_graph()
         self.new_input()
         self.new_weight()
 
     # What may happen before a step.
     def nothing(self) -> None: ...
+
+    def switch(self) -> None:
+        """From training to evaluation or back."""
+        self.training = not self.training
+
+    def copy(self) -> None:
+        self.layer.conv = copy.deepcopy(self.layer.conv)
 
     def new_graph(self) -> None:
         """Of another size in one case out of three."""
@@ -379,7 +408,7 @@ class Schedule:
     EVENTS = (
         *(nothing, drift, drift, drift, new_graph, new_size, scale_edges, new_input, zero_input, one_channel),
         *(faint_channels, one_row, scale_input, constant_input, new_weight, flip, turn, spread, scale_weight),
-        new_rate,
+        *(new_rate, switch, switch, copy),
     )
 
     def steps(self, number: int) -> Iterator[Step]:
@@ -401,7 +430,7 @@ class Schedule:
         while (rate - 1 - math.log(rate)) / self.eps.min() > growth and rate > 1:
             rate *= 0.95
             self.weight = self.weight * 0.95
-        return layer.step(tensor(self.b), tensor(self.weight), self.edges, edge_weight, name)
+        return layer.step(tensor(self.b), tensor(self.weight), self.edges, edge_weight, name, self.training)
 
 
 SCHEDULES = 200 if COUNT <= 1000 else 1000
