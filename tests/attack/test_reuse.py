@@ -433,7 +433,7 @@ class Schedule:
         return layer.step(tensor(self.b), tensor(self.weight), self.edges, edge_weight, name, self.training)
 
 
-SCHEDULES = 200 if COUNT <= 1000 else 1000
+SCHEDULES, STEPS = (200, 6) if COUNT <= 1000 else (1000, 15)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -442,7 +442,7 @@ def test_random_schedules(chunk):
     record, numbers = Record(), range(chunk * SCHEDULES // CHUNKS, (chunk + 1) * SCHEDULES // CHUNKS)
     for seed in numbers if ONE is None else [int(ONE)]:
         schedule = Schedule(seed)
-        for n, step in enumerate(schedule.steps(10)):
+        for n, step in enumerate(schedule.steps(STEPS)):
             step.name = f"seed {seed}, step {n}, {step.name} ({schedule.phi}, {schedule.dtype})"
             record.add(step)
     record.judge(allowed=record.steps // 100)
