@@ -172,11 +172,11 @@ def evaluate(name: str, model: nn.Module, test: Chains, length: int, epochs: int
     """Accuracy on the test chains at each distance from the head."""
     import torch
 
-    from pprgnn.core.depth_memories import DepthMemories
+    from pprgnn.core.depth_memory import DepthMemory
     from pprgnn.nn import PPRConv
 
     conv = next((module for module in model.modules() if isinstance(module, PPRConv)), None)
-    if conv is not None and isinstance(conv.depth_rule, DepthMemories):
+    if conv is not None and isinstance(conv.depth_rule, DepthMemory):
         conv.depth_rule.forget()  # the depth in the table is measured here, not carried over from training
     with torch.no_grad():
         right = (model(test.x, test.edge_index).argmax(dim=1) == test.y).double().view(-1, length)

@@ -39,7 +39,7 @@ def direct_equilibrium(
     if adj.value.requires_grad and torch.is_grad_enabled():
         raise ValueError("solver='direct' has no gradient for edge weights, but they want one; use solver='core'.")
     if b.numel() == 0:
-        return Solution(b, 0, Status.CERTIFIED, 0.0, None, None, 0)
+        return Solution(b, 0, Status.CERTIFIED, truncation_bound=0.0)
     phi = torch.relu if activation is RELU else activation.function
     # X = φ(WXA + B), so that W, A and B are the transposes of ours.
     w, a, bias = weight.t(), _matrix(adj), b.t()
@@ -61,7 +61,7 @@ def direct_equilibrium(
         status = Status.NOT_FINITE
     if not status.converged:
         _warn("IGNN's equilibrium", status, weight, stop, max_depth)
-    return Solution(out.t(), taken, status, None, None, None, taken + 1)
+    return Solution(out.t(), taken, status, taken + 1)
 
 
 def _iterate_in_backward(z: Tensor, slope: Tensor, weight: Tensor, a: Tensor, stop: float, max_depth: int) -> None:

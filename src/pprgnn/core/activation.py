@@ -64,8 +64,12 @@ class Activation:
         return z.copy_(self.function(z))
 
     def chain(self, grad: Tensor, kept: Tensor, out: Tensor) -> Tensor:
-        """φ' ⊙ grad into ``out``; ``kept`` is φ's output, or its input when not ``from_output``."""
+        """φ' ⊙ grad into ``out``; ``kept`` is φ's output (or its :meth:`memo`), its input if not ``from_output``."""
         return torch.mul(grad, self.derivative(kept), out=out)
+
+    def memo(self, output: Tensor) -> Tensor | None:
+        """What φ' needs of an output that may change before the backward pass."""
+        return output.clone() if self.from_output else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,13 +84,18 @@ class _Leaky(Activation):
         return z.relu_() if self.slope == 0.0 else torch.nn.functional.leaky_relu_(z, self.slope)
 
     def chain(self, grad: Tensor, kept: Tensor, out: Tensor) -> Tensor:
-        if self.slope == 0.0:
-            _aten.threshold_backward.grad_input(grad, kept, 0.0, grad_input=out)
-        elif self.slope == 1.0:
+        if self.slope == 1.0:
             out.copy_(grad)
+        elif kept.dtype == torch.bool:
+            torch.where(kept, grad, grad * self.slope if self.slope else grad.new_zeros(()), out=out)
+        elif self.slope == 0.0:
+            _aten.threshold_backward.grad_input(grad, kept, 0.0, grad_input=out)
         else:
             _aten.leaky_relu_backward.grad_input(grad, kept, self.slope, True, grad_input=out)
         return out
+
+    def memo(self, output: Tensor) -> Tensor:
+        return output > 0  # a quarter of the memory
 
 
 @dataclass(frozen=True, repr=False)

@@ -240,6 +240,11 @@ class Adjacency:
         """The column of every entry, in the inner order."""
         return self.matrix.col_indices().long()
 
+    @cached_property
+    def longest_row(self) -> int:
+        """The largest number of entries in a row."""
+        return int(self.matrix.crow_indices().diff().max()) if self.num_nodes else 0
+
     @property
     def matrix_t(self) -> Tensor:
         """Ãᵀ in CSR; the very object ``matrix`` when Ã is symmetric."""
@@ -364,7 +369,7 @@ class Adjacency:
         if x.dim() != 2 or x.size(0) != self.num_nodes:
             raise ValueError(f"x must have shape ({self.num_nodes}, channels), but has {tuple(x.shape)}.")
         self.check_like(x, "x")
-        y: Tensor = _Product.apply(x, self.value, self)  # type: ignore[no-untyped-call]
+        y: Tensor = _Product.apply(x, self.value, self, False)  # type: ignore[no-untyped-call]
         return y
 
     def check_like(self, x: Tensor, name: str) -> None:
@@ -413,25 +418,28 @@ class Adjacency:
 
 
 class _Product(torch.autograd.Function):
-    """Y = ÃX with X̄ = ÃᵀȲ and Ā_ij = ⟨Ȳ_i, X_j⟩."""
+    """Y = ÃX with X̄ = ÃᵀȲ and Ā_ij = ⟨Ȳ_i, X_j⟩, or with Ãᵀ in the place of Ã; differentiable any number of times."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, value: Tensor, adj: Adjacency) -> Tensor:
-        ctx.adj = adj
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None)
-        return times(adj, x.contiguous())
+    def forward(ctx: Any, x: Tensor, value: Tensor, adj: Adjacency, transposed: bool) -> Tensor:
+        ctx.adj, ctx.transposed = adj, transposed
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, value)
+        return times(adj, x.contiguous(), transposed)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         adj: Adjacency = ctx.adj
-        grad = grad.contiguous()
+        x, value = ctx.saved_tensors
         grad_x = grad_value = None
         if ctx.needs_input_grad[0]:
-            grad_x = times(adj, grad, transposed=True)
+            grad_x = _Product.apply(grad, value, adj, not ctx.transposed)  # type: ignore[no-untyped-call]
         if ctx.needs_input_grad[1]:
-            grad_value = adj.edge_gradient(adj.enter(grad), adj.enter(ctx.saved_tensors[0]))
-        return grad_x, grad_value, None
+            left, right = (adj.enter(each) for each in ((x, grad) if ctx.transposed else (grad, x)))
+            if torch.is_grad_enabled():
+                grad_value = (left[adj.row] * right[adj.col]).sum(1)
+            else:
+                grad_value = adj.edge_gradient(left.contiguous(), right.contiguous())
+        return grad_x, grad_value, None, None
 
 
 def times(adj: Adjacency, x: Tensor, transposed: bool = False) -> Tensor:

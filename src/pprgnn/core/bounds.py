@@ -1,22 +1,32 @@
-"""The certificate: how far a recursion of some depth can be from the infinite one, at most."""
+"""What is known about the steps of a recursion, and what follows for the error of k of them."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 
+@dataclass(frozen=True)
 class StepBounds:
-    """cₙ = βₙ · rate and the certificate built from it (section 2 of the method).
+    """cₙ = βₙ · rate and what is built from it (sections 2 and 5 of the method). Errors are relative to ‖B‖.
 
     Args:
         rate: by how much a step without its decay enlarges a difference at most: L ‖Ã‖₂ ‖W‖₂. Infinite: unknown.
         eps: the slowest decay.
         lipschitz: L, the constant of φ.
         offset: ‖f(0)‖ / ‖B‖ for steps φ(βₙ f(G) + B); 0 where f is linear.
+        absolute_rate: the same as ``rate`` for the absolute values: L ‖|Ã|‖₂ ‖|W|‖₂. Infinite: unknown.
+        sum_length: how many rounded operations make up an entry of a step, at most.
+        underflow: what numbers too small for their type can add to the error of a step.
     """
 
-    def __init__(self, rate: float, eps: float, lipschitz: float, offset: float = 0.0) -> None:
-        self.rate, self.eps, self.lipschitz, self.offset = rate, eps, lipschitz, offset
+    rate: float
+    eps: float
+    lipschitz: float
+    offset: float = 0.0
+    absolute_rate: float = math.inf
+    sum_length: int = 0
+    underflow: float = 0.0
 
     def decay(self, n: int) -> float:
         """βₙ."""
@@ -27,7 +37,7 @@ class StepBounds:
         return self.rate * self.decay(n)
 
     def error(self, depth: int) -> float:
-        """certificate(depth) / ‖B‖ = (∏_{n<depth} cₙ) · ‖G⁽ᵏ⁾ - φ(B)‖ / ‖B‖ at most; infinite while c >= 1."""
+        """certificate(depth) = (∏_{n<depth} cₙ) · ‖G⁽ᵏ⁾ - φ(B)‖ / ‖B‖ at most; infinite while c >= 1."""
         return self._error(sum(self._log_step(n) for n in range(depth)), depth)
 
     def depth(self, tol: float, max_depth: int, levels: int = 0) -> int | None:
@@ -46,6 +56,25 @@ class StepBounds:
                 return k
             log_product += self._log_step(k)
         return None
+
+    def rounding(self, depth: int, unit: float) -> float:
+        """What rounding adds to the state of a pass of this depth, at most; infinite where nothing is known.
+
+        A running error analysis. One step, computed from what was computed before, is off by at most
+        γ (βₙ |Ã||G⁽ⁿ⁺¹⁾||W| + |B|) with γ = m u / (1 - m u), where u is the unit roundoff and m the length of its
+        sums; and it enlarges what is wrong already by cₙ.
+        """
+        if not self.absolute_rate < math.inf or self.sum_length * unit >= 0.5:
+            return math.inf
+        gamma = self.sum_length * unit / (1 - self.sum_length * unit)
+        size, wrong = self.lipschitz, gamma * self.lipschitz  # ‖G⁽ⁿ⁾‖ and the rounding in it
+        for n in range(depth - 1, -1, -1):
+            fresh = gamma * (self.absolute_rate * self.decay(n) * (size + wrong) + 2 * self.lipschitz) + self.underflow
+            size = self.step(n) * size + self.lipschitz
+            wrong = self.step(n) * wrong + fresh
+            if not wrong < 1e300:
+                return math.inf
+        return wrong
 
     def _log_step(self, n: int) -> float:
         step = self.step(n)

@@ -6,9 +6,10 @@ Errors are relative, ‖G⁽⁰;ᵏ⁾ - G⁽⁰;∞⁾‖ / ‖B‖ in the Frob
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,11 +32,7 @@ class Problem(Protocol):
 
     @property
     def gauge(self) -> Tensor:
-        """A matrix whose norm tells how strong a step is; depths are adapted to it between measurements."""
-
-    @property
-    def drift(self) -> float:
-        """By which factor the gauge may move until what was measured before counts no more."""
+        """All numbers that say what a step does, beside the graph: W."""
 
     @property
     def graph(self) -> tuple[int, int, int]:
@@ -53,6 +50,9 @@ class Problem(Protocol):
     def bounds(self) -> StepBounds:
         """What is known about its steps."""
 
+    def guess(self, tol: float, max_depth: int) -> int | None:
+        """A depth to begin with, found without a pass, or ``None``."""
+
     def norm(self, x: Tensor) -> float:
         """‖x‖_F of a state, of all of its rows."""
 
@@ -62,13 +62,16 @@ class Problem(Protocol):
     def agreed(self, value: float) -> float:
         """A number on which all agree who solve this together: depths must not differ between them."""
 
+    def with_input(self, b: Tensor) -> Any:
+        """The same steps with another B."""
+
     def without_input(self) -> Any:
         """The same steps without B."""
 
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
         """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾; ``product`` is scratch."""
 
-    def descend(self, depth: int, keep: int, buffers: list[Tensor], *, ends: bool) -> list[Tensor]:
+    def descend(self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False, ends: bool = False) -> list[Tensor]:
         """G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ of a pass of this depth, or the ``ends`` of these, in the first buffers."""
 
 
@@ -82,6 +85,32 @@ class DepthRule(Protocol):
     def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Return k and what is known about the error."""
         ...
+
+
+Result = TypeVar("Result")
+Ends = Callable[[], list[Tensor]]  # G⁽⁰⁾ in the caller's node order, and G⁽ˡᵉᵛᵉˡˢ⁾ where there are levels
+Run = Callable[[int], tuple[Result, Ends]]  # a pass of some depth
+
+
+def run_at_depth(
+    rule: DepthRule, problem: Problem, tol: float, max_depth: int, levels: int, run: Run[Result], training: bool
+) -> tuple[Depth, Result]:
+    """Run a pass as deep as the rule says; a rule that re-uses depths also looks at what came out.
+
+    Args:
+        rule: a depth rule.
+        problem: the recursion, without autograd history.
+        tol, max_depth: the error allowed, and the cap.
+        levels: so many states beside G⁽⁰⁾ must be converged.
+        run: a pass of some depth.
+        training: whether this is one of many steps, whose depths may be re-used, and not an answer.
+    """
+    watch = getattr(rule, "run", None)
+    if watch is not None:
+        found, result = watch(problem, tol, max_depth, levels, run, training)
+        return found, result
+    found = rule.choose(problem, tol, max_depth, levels)
+    return found, run(found.k)[0]
 
 
 @dataclass(frozen=True)
@@ -112,8 +141,8 @@ class Certificate:
         k = bounds.depth(tol, max_depth, levels)
         if k is None:
             k = max(max_depth, levels)
-            return Depth(k, Status.CAPPED, error_bound=bounds.error(k))
-        return Depth(k, Status.CERTIFIED, error_bound=bounds.error(k))
+            return Depth(k, Status.CAPPED, truncation_bound=bounds.error(k))
+        return Depth(k, Status.CERTIFIED, truncation_bound=bounds.error(k))
 
 
 @dataclass(frozen=True)
@@ -147,53 +176,45 @@ class Measured:
 
     def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
         """Return the smallest depth found whose measured error is below ``tol``."""
-        return self.measure(problem, tol, max_depth, levels)[0]
-
-    def measure(
-        self, problem: Problem, tol: float, max_depth: int, levels: int, guess: int | None = None
-    ) -> tuple[Depth, dict[int, float]]:
-        """Also return the error curve {depth: error} that was seen on the way."""
         bounds = problem.bounds()
         cheap = bounds.depth(tol, 6, levels)
         if cheap is not None:  # a search would cost more than it can save
-            bound = bounds.error(cheap)
-            return Depth(cheap, Status.CERTIFIED, error_bound=bound), {cheap: bound}
+            return Depth(cheap, Status.CERTIFIED, truncation_bound=bounds.error(cheap))
         with _Comparison(problem.detach(), levels) as comparison:
             deepest = bounds.depth(0.1 * tol, max_depth, levels)
             if deepest is None:
-                return self._compare(comparison, tol, max_depth, guess or 8)
-            return self._prove(comparison, 0.1 * tol, tol, deepest, guess or max(4, deepest // 4))
+                return self._compare(comparison, tol, max_depth)
+            return self._prove(comparison, bounds.error(deepest), tol, deepest)
 
-    def _prove(
-        self, comparison: _Comparison, proved: float, tol: float, deepest: int, guess: int
-    ) -> tuple[Depth, dict[int, float]]:
+    def _prove(self, comparison: _Comparison, proved: float, tol: float, deepest: int) -> Depth:
         """Compare with ``deepest``, certified to ``proved``: what is measured is then also proved."""
         comparison.set_reference(deepest)
-        k = _smallest(comparison.error, tol - proved, comparison.levels, deepest, guess)
+        k = _smallest(comparison.error, tol - proved, comparison.levels, deepest, max(4, deepest // 4))
         if not math.isfinite(comparison.error(k)):
-            return Depth(deepest, Status.NOT_FINITE, products=comparison.products), comparison.curve
+            return Depth(deepest, Status.NOT_FINITE, products=comparison.products)
+        if k == deepest:  # nothing was measured: a pass is not compared with itself
+            return Depth(k, Status.CERTIFIED, proved, products=comparison.products)
         seen = comparison.state_errors[k]
-        return Depth(k, Status.MEASURED, seen + proved, seen, products=comparison.products), comparison.curve
+        return Depth(k, Status.MEASURED, seen + proved, seen, products=comparison.products)
 
-    def _compare(
-        self, comparison: _Comparison, tol: float, max_depth: int, k: int
-    ) -> tuple[Depth, dict[int, float]]:
+    def _compare(self, comparison: _Comparison, tol: float, max_depth: int) -> Depth:
         """No proof within max_depth: a shallower pass *and* the last but one must agree with the deepest.
 
         The last but one, because in a cycle (the states of depth k and k + 2 alike, those between not) depths far
-        apart may agree by chance, but neighbours never do.
+        apart may agree by chance, but neighbours never do. The deepest is where the linear influence has faded:
+        two shallow passes may agree because both miss a channel that grows slowly.
         """
         levels = comparison.levels
         if max_depth <= levels:
-            return Depth(levels, Status.CAPPED), {}
-        k = max(k, levels)
+            return Depth(levels, Status.CAPPED)
+        k = max(levels, (comparison.given.guess(tol, max_depth) or 16) // 2)
         while True:
             reference = min(2 * k + 1, max_depth)
             k = min(k, reference - 1)
             comparison.set_reference(reference)
             seen = max(comparison.error(k), comparison.error(reference - 1))
             if not math.isfinite(seen):
-                return Depth(reference, Status.NOT_FINITE, products=comparison.products), comparison.curve
+                return Depth(reference, Status.NOT_FINITE, products=comparison.products)
             if seen <= tol:
                 k, status = _smallest(comparison.error, tol, levels, k, k // 2), Status.COMPARED
                 seen = comparison.state_errors[k]
@@ -202,7 +223,7 @@ class Measured:
                 k, status = max_depth, Status.CAPPED
                 break
             k = reference
-        return Depth(k, status, measured_error=seen, products=comparison.products), comparison.curve
+        return Depth(k, status, measured_error=seen, products=comparison.products)
 
 
 class _Comparison:
@@ -216,7 +237,7 @@ class _Comparison:
         self.scale = problem.norm(problem.b) or 1.0
         self.products = 0
         self.reference_depth = 0
-        self.curve: dict[int, float] = {}
+        self.curve: dict[int, float] = {}  # the worse of both
         self.state_errors: dict[int, float] = {}  # of G⁽⁰⁾ alone
 
     def __enter__(self) -> _Comparison:
@@ -228,7 +249,7 @@ class _Comparison:
 
     def _run(self, depth: int) -> list[Tensor]:
         self.products += depth
-        ends: list[Tensor] = self.problem.descend(depth, self.levels, self.buffers, ends=True)
+        ends: list[Tensor] = self.problem.descend(depth, self.levels, self.buffers, leave=False, ends=True)
         return ends
 
     def set_reference(self, depth: int) -> None:
@@ -270,9 +291,15 @@ def resolve_depth(depth: int | DepthRule | None) -> DepthRule:
     """An integer is a fixed depth, ``None`` the default rule."""
     if depth is None:
         return Measured()
-    if isinstance(depth, bool | type) or not (isinstance(depth, int) or hasattr(depth, "choose")):
+    if hasattr(depth, "choose") and not isinstance(depth, type):
+        return depth  # type: ignore[return-value]
+    try:
+        number = operator.index(depth)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or isinstance(depth, bool):
         raise ValueError(
             f"depth must be None, an integer or a depth rule (Measured(), Certificate(), Influence(), Fixed(k)), "
             f"but came as {depth!r}."
         )
-    return Fixed(depth) if isinstance(depth, int) else depth
+    return Fixed(number)

@@ -1,195 +1,394 @@
-"""The memory that makes measuring the depth cheap in training."""
+"""The memory that makes adaptive depth cheap in training.
+
+Nothing but a second pass of another depth tells what truncation leaves out on an input, and a second pass in every
+step would be too slow. So the memory looks at every step, and runs the second pass when a step is unlike those that
+were checked, when its turn has come, and for everything that is not a training step.
+"""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pprgnn.core.depth import Measured, Problem
+from pprgnn.core.depth import Measured, Problem, Result, Run
+from pprgnn.core.norms import frobenius_norm
+from pprgnn.core.rounding import disturbed_pass
 from pprgnn.core.solution import Depth, Status
+
+PROBES = 4  # random vectors that sketch an input
+START = 8  # depth of the first pass where there is no better guess
+SMALLEST = 1e-12  # below, an error is noise
+
+
+class Differences(NamedTuple):
+    """How a step differs from the one that was checked last."""
+
+    weight: float  # relative change of W, times depth
+    rate: float  # of log ε, times depth
+    graph: float  # 1: another one
+    size: float  # of log (nodes, edges)
+    input: float  # relative change of B
+    channels: float  # by which factor (log) the share of a channel of B has grown
+    output: float  # change of log (‖G⁽⁰⁾‖ / ‖B‖); known after the pass
+
+
+# Within these, the error follows from that of the step checked last; found by the schedules of tests/attack.
+SMALL = Differences(weight=2.0, rate=1.0, graph=0.5, size=0.1, input=0.15, channels=1.4, output=0.5)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What is looked at in every step."""
+
+    graph: tuple[int, int, int]
+    eps: float
+    weight: Tensor
+    channels: Tensor  # ‖B‖ of each channel, relative to ‖B‖
+    sketch: Tensor  # random projections of B, relative to ‖B‖
+
+    @property
+    def log_norm(self) -> float:
+        return math.log(max(float(torch.linalg.vector_norm(self.weight)), 1e-30))
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A step whose error is known: the difference between its pass and one of ``depth``."""
+
+    step: _Step
+    depth: int
+    log_error: float
+    log_output: float
+
+    def log_gain(self) -> float:
+        """Log κ, where κ βₙ is the mean factor by which level n has changed the error."""
+        decays = sum(math.log1p(n * self.step.eps) for n in range(self.depth))
+        return (self.log_error + decays) / max(self.depth, 1)
+
+    def log_error_at(self, depth: int, step: _Step) -> float:
+        """What to expect of another step at this depth or deeper."""
+        growth = step.log_norm - self.step.log_norm
+        decays = (math.log1p(n * self.step.eps) - math.log1p(n * step.eps) for n in range(self.depth))
+        gain = self.log_gain() + growth
+        farther = (min(gain - math.log1p(n * step.eps), -0.1) for n in range(self.depth, depth))
+        return self.log_error + self.depth * growth + sum(decays) + 0.7 * sum(farther)
+
+    def enough(self, aim: float) -> int:
+        """The depth at which the error of this very step was about ``aim`` (log)."""
+        gain, depth, error = self.log_gain(), self.depth, self.log_error
+
+        def factor(n: int) -> float:
+            return min(gain - math.log1p(n * self.step.eps), -0.1)
+
+        while error > aim:
+            error, depth = error + factor(depth), depth + 1
+        while depth > max(self.depth - 8, 1) and error - factor(depth - 1) <= aim:
+            error, depth = error - factor(depth - 1), depth - 1
+        return depth
 
 
 @dataclass
 class DepthMemory:
-    """Re-uses what a :class:`Measured` rule found, so that training costs little more than a fixed depth.
+    """Re-uses depths between the steps of a training, which then costs little more than at a fixed depth.
 
-    Between measurements the error curve seen last is scaled by how ‖W‖ and ε have moved since (an estimate), and
-    the depth follows. A new measurement is made when the graph is of another size, when the estimate leaves the
-    measured range, or when weights or graph have changed and measuring has become cheap: less than ``share`` of
-    the work done since the last one.
+    A training step runs at the depth that follows from the step checked last: its error, how W and ε have moved
+    since, and a margin that follows from earlier surprises. It is checked, by comparing it with a shallower pass
+    whose input is disturbed by a rounding error, when its input, graph, weights or output differ too much from those of that step, and otherwise from time to
+    time (``share`` of the work). Where every step has another input or graph, the depths that the last ones needed
+    decide, and after a few only some are checked. A check that fails repeats the pass, deeper, until two depths
+    agree. A solve without gradients is an answer and not a training step: it is always checked, and learns nothing.
+
+    Args:
+        rule: what decides where comparing does not help.
+        share: of the work, for checks of steps that do not differ.
     """
 
     rule: Measured = field(default_factory=Measured)
     share: float = 0.05
-    _curve: dict[int, float] = field(default_factory=dict, repr=False)
-    _log_rates: tuple[float, float] = field(default=(0.0, 0.0), repr=False)  # log ‖W‖ and ε when measured
-    _graph: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
-    _direction: Tensor | None = field(default=None, repr=False)
-    _probe: Tensor = field(default_factory=lambda: torch.empty(0), repr=False)
-    _work: float = field(default=0.0, repr=False)
-    _cost: float = field(default=0.0, repr=False)
-    _levels: int = field(default=-1, repr=False)
-    _last_depth: Depth | None = field(default=None, repr=False)
-    _failed: tuple[float, int, int] | None = field(default=None, repr=False)  # under which limits
-    measurements: int = 0
+    checks: int = 0
+    _last: _Checked | None = field(default=None, repr=False)
+    _depth: int = field(default=0, repr=False)  # of the last training step
+    _surprises: deque[float] = field(default_factory=lambda: deque(maxlen=8), repr=False)
+    _needed: deque[int] = field(default_factory=lambda: deque(maxlen=16), repr=False)  # by unlike steps
+    _unlike: deque[Differences] = field(default_factory=lambda: deque(maxlen=8), repr=False)
+    _unlike_steps: int = field(default=0, repr=False)  # in a row
+    _unchecked: int = field(default=0, repr=False)  # of these, since the last check
+    _good_checks: int = field(default=0, repr=False)  # of these, in a row
+    _work: float = field(default=0.0, repr=False)  # since the last check
+    _failed: int = field(default=0, repr=False)  # checks in a row that ended without two depths that agree
+    _pause: int = field(default=0, repr=False)  # steps until the next attempt
+    _failure: Depth | None = field(default=None, repr=False)
 
     def forget(self) -> None:
-        """Measure again at the next opportunity."""
-        self._curve, self._direction, self._failed = {}, None, None
-
-    def learn_from(self, other: DepthMemory) -> None:
-        """Start from what another memory found, on graphs of another size: a guess for the first measurement."""
-        self._curve, self._log_rates, self._graph = dict(other._curve), other._log_rates, other._graph
-        self._levels, self._last_depth = other._levels, other._last_depth
+        """Start anew."""
+        fresh = DepthMemory(self.rule, self.share)
+        vars(self).update(vars(fresh))
 
     def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
-        """Re-use, adapt or measure."""
-        # Training looks at more levels than evaluation; what holds for more levels holds for fewer.
-        more_levels = levels > self._levels
-        self._levels = max(levels, self._levels)
-        log_norm = problem.agreed(self._log_norm(problem.gauge.detach()))
-        eps = float(problem.eps.detach().min())
-        graph = problem.graph
-        drifted = abs(log_norm - self._log_rates[0]) > 0.02 or eps != self._log_rates[1]
-        too_far = abs(log_norm - self._log_rates[0]) > math.log(problem.drift)
-        changed = drifted or graph != self._graph
-        # What was measured on other weights is a guess here, on another graph a bolder one: leave a margin.
-        aim = tol * (0.1 if graph != self._graph else 0.3 if drifted else 1.0)
-        estimate = None if more_levels or too_far else self._estimate(log_norm, eps, aim, max_depth, levels)
-        affordable = self._work * self.share >= self._cost
-        no_better = log_norm >= self._log_rates[0] - 0.02 and eps <= self._log_rates[1] and graph == self._graph
-        if self._failed == (tol, max_depth, self._levels) and no_better and not affordable and self._last_depth:
-            depth = replace(self._last_depth, products=0)  # it warns again, but does not search in every step
-        elif estimate is None or not _similar(graph, self._graph) or (changed and affordable):
-            last = self._last_depth
-            known = last.k if last is not None and last.status.converged else None
-            guess = estimate[0] if estimate is not None else known
-            depth, self._curve = self.rule.measure(problem, tol, max_depth, self._levels, guess)
-            self._log_rates, self._graph = (log_norm, eps), graph
-            self._work, self._cost = 0.0, depth.products
-            self.measurements += 1
-            self._failed = None if depth.status.converged else (tol, max_depth, self._levels)
-            if self._failed:
-                self._curve = {}
-        else:
-            depth = Depth(estimate[0], Status.REUSED, estimated_error=estimate[1])
-        self._last_depth = depth
-        self._work += depth.k + 2 * levels  # a backward term costs about two forward steps
+        """As :attr:`rule` does: without a pass there is nothing to look at."""
+        return self.rule.choose(problem, tol, max_depth, levels)
+
+    def run(
+        self, problem: Problem, tol: float, max_depth: int, levels: int, run: Run[Result], training: bool
+    ) -> tuple[Depth, Result]:
+        """A pass, checked where it must be; see :func:`pprgnn.core.depth.run_at_depth`."""
+        scale = problem.norm(problem.b)
+        if not scale > 0 or max_depth <= levels + 1:  # B = 0 teaches nothing about other inputs
+            found = self.rule.choose(problem, tol, max_depth, levels)
+            return found, run(found.k)[0]
+        trial = _Trial(problem, math.log(tol), max_depth, levels, run, scale)
+        if not training:
+            return self._answer(trial, tol)
+        if self._failure is not None and self._pause > 0:  # warns again, but does not search in every step
+            self._pause -= 1
+            trial.go(self._failure.k)
+            return replace(self._failure, products=0), trial.result
+        step = _look(problem, scale)
+        if self._last is None:
+            trial.go(problem.guess(tol, max_depth) or START)
+            return self._checked(trial, step, None, tol)
+        differences = self._compare(problem, step)
+        trial.go(self._expected_depth(trial, step, differences))
+        differences = differences._replace(output=abs(trial.log_output() - self._last.log_output))
+        if self._must_check(differences, trial.depth):
+            return self._checked(trial, step, differences, tol)
+        self._work += trial.depth + 2 * levels  # a backward term costs about two forward steps
+        self._depth = trial.depth
+        error = self._last.log_error_at(trial.depth, step)
+        capped = trial.depth == max_depth and error > trial.aim
+        status = Status.CAPPED if capped else Status.REUSED
+        return Depth(trial.depth, status, estimated_error=math.exp(min(error, 700.0))), trial.result
+
+    # ------------------------------------------------------------------------------------------------ decisions
+    def _compare(self, problem: Problem, step: _Step) -> Differences:
+        assert self._last is not None
+        before, depth = self._last.step, max(self._depth, 1)
+        comparable = step.sketch.shape == before.sketch.shape and step.weight.shape == before.weight.shape
+        if not comparable:  # other channels: another layer altogether
+            return Differences(math.inf, 0.0, 1.0, math.inf, math.inf, math.inf, 0.0)
+        sizes = zip(step.graph[:2], before.graph[:2], strict=True)
+        same_nodes = step.graph[0] == before.graph[0]
+        return Differences(
+            weight=depth * _change(step.weight, before.weight),
+            rate=depth * abs(math.log(step.eps / before.eps)),
+            graph=float(step.graph != before.graph),
+            size=max(abs(math.log(max(now, 1) / max(then, 1))) for now, then in sizes),
+            input=_change(step.sketch, before.sketch, problem.norm) if same_nodes else 1.0,
+            channels=problem.agreed(float(((step.channels + 1e-3) / (before.channels + 1e-3)).log().max())),
+            output=0.0,
+        )
+
+    def _expected_depth(self, trial: _Trial[Any], step: _Step, differences: Differences) -> int:
+        """From the step checked last or, in a row of steps with other inputs, from what those needed."""
+        assert self._last is not None
+        if _is_unlike(differences) and self._unlike_steps > 0 and self._needed:
+            most, least = max(self._needed), min(self._needed)
+            return most + max(1, math.ceil(0.5 * (most - least)))
+        margin = max(0.5 + 0.6 * min(differences.weight, 3.0), 1.1 * max(self._surprises, default=0.0) + 0.2)
+        depth = self._last.depth
+        while depth < trial.max_depth and self._last.log_error_at(depth, step) + margin > trial.aim:
+            depth += 1
         return depth
 
+    def _must_check(self, differences: Differences, depth: int) -> bool:
+        if not _is_unlike(differences):
+            self._unlike_steps = self._good_checks = 0
+            unusual = any(now > small for now, small in zip(differences, SMALL, strict=True))
+            return unusual or self._work * self.share >= depth
+        self._unlike_steps += 1
+        self._unchecked += 1
+        if self._unlike_steps <= 6 or len(self._unlike) < 8:
+            return True
+        most = (max(each) for each in zip(*self._unlike, strict=True))
+        unseen = any(
+            now > 1.3 * then + 0.5 * small for now, then, small in zip(differences, most, SMALL, strict=True)
+        )
+        return unseen or self._unchecked >= min(8, 3 + self._good_checks // 4)
+
+    # --------------------------------------------------------------------------------------------------- checks
+    def _checked(
+        self, trial: _Trial[Result], step: _Step, differences: Differences | None, tol: float
+    ) -> tuple[Depth, Result]:
+        """Compare the pass with a shallower one, and go deeper until two agree; learn from it."""
+        self.checks += 1
+        first = trial.compare()
+        if differences is not None and not _is_unlike(differences) and self._last is not None:
+            expected = self._last.log_error_at(max(trial.shallower, self._last.depth), step)
+            skipped = range(trial.shallower, self._last.depth)
+            expected -= sum(self._last.log_gain() - math.log1p(n * step.eps) for n in skipped)
+            self._surprises.append(min(max(first - expected, -12.0), 12.0) if math.isfinite(first) else 12.0)
+        passed = first <= trial.aim
+        found = trial.deepen(lambda: _Checked(step, trial.shallower, trial.log_error, 0.0).enough(trial.aim))
+        if not found.status.converged:
+            self._last, self._failure, self._failed = None, found, self._failed + 1
+            self._pause = min(2**self._failed, 64)
+            return found, trial.result
+        self._failed, self._failure = 0, None
+        self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output())
+        if differences is not None and _is_unlike(differences):
+            self._unlike.append(differences)
+            self._needed.append(self._last.enough(trial.aim))
+            self._good_checks = self._good_checks + 1 if passed else 0
+        self._depth, self._work, self._unchecked = trial.depth, trial.depth + 2.0 * trial.levels, 0
+        return found, trial.result
+
+    def _answer(self, trial: _Trial[Result], tol: float) -> tuple[Depth, Result]:
+        """Checked on this very input, and proved where that costs no more; nothing is learned from it."""
+        bounds = trial.problem.bounds()
+        proved = bounds.depth(tol, trial.max_depth, trial.levels)
+        if proved is not None and proved <= 2 * max(self._depth, START):
+            trial.go(proved)
+            return Depth(trial.depth, Status.CERTIFIED, bounds.error(trial.depth)), trial.result
+        # Not from training alone: two shallow passes may agree because both miss what grows slowly.
+        trial.go(max(self._depth, trial.problem.guess(tol, trial.max_depth) or START))
+        trial.compare()
+        return trial.deepen(lambda: trial.depth), trial.result
+
+    # ---------------------------------------------------------------------------------------------------- state
     def state(self) -> dict[str, Any]:
-        """Everything the next choices depend on: JSON values, except that "direction" and "probe" are tensors.
+        """Everything the next choices depend on: JSON values, except that "tensors" holds tensors by name.
 
         ``rule`` and ``share`` are not part of it: they are how the memory was built, not what it remembers.
         """
-        last = self._last_depth
-        return {
-            "curve": [[k, _to_json(error)] for k, error in self._curve.items()],
-            "log_rates": [_to_json(rate) for rate in self._log_rates],
-            "graph": list(self._graph),
-            "work": self._work,
-            "cost": self._cost,
-            "levels": self._levels,
-            "last_depth": None
-            if last is None
-            else {
-                name: _to_json(value.name if isinstance(value, Status) else value)
-                for name, value in vars(last).items()
-            },
-            "failed": None if self._failed is None else list(self._failed),
-            "measurements": self.measurements,
-            "direction": None if self._direction is None else self._direction.detach().clone(),
-            "probe": self._probe.detach().clone(),
+        skip = {"rule", "share", "_last", "_failure"}
+        state: dict[str, Any] = {
+            each.name.lstrip("_"): list(value) if isinstance(value := getattr(self, each.name), deque) else value
+            for each in fields(self)
+            if each.name not in skip
         }
+        state["unlike"] = [[_to_json(number) for number in each] for each in self._unlike]
+        failure = self._failure
+        state["failure"] = None if failure is None else [failure.k, failure.status.name, failure.measured_error]
+        state["last"], state["tensors"] = None, {}
+        if self._last is not None:
+            step = self._last.step
+            numbers = [self._last.depth, self._last.log_error, self._last.log_output, step.eps, list(step.graph)]
+            state["last"] = [_to_json(number) for number in numbers]
+            names = ("weight", "channels", "sketch")
+            state["tensors"] = {name: getattr(step, name).detach().clone() for name in names}
+        return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state` gave: from here on the choices are those of the memory it came from."""
         try:
-            last, failed, direction = state["last_depth"], state["failed"], state["direction"]
-            known = DepthMemory(
-                self.rule,
-                self.share,
-                {int(k): float(error) for k, error in state["curve"]},
-                (float(state["log_rates"][0]), float(state["log_rates"][1])),
-                (int(state["graph"][0]), int(state["graph"][1]), int(state["graph"][2])),
-                None if direction is None else direction.clone(),
-                state["probe"].clone(),
-                float(state["work"]),
-                float(state["cost"]),
-                int(state["levels"]),
-                None if last is None else _depth_from(last),
-                None if failed is None else (float(failed[0]), int(failed[1]), int(failed[2])),
-                int(state["measurements"]),
-            )
+            known = DepthMemory(self.rule, self.share)
+            for name in ("checks", "_depth", "_unlike_steps", "_unchecked", "_good_checks", "_failed", "_pause"):
+                setattr(known, name, int(state[name.lstrip("_")]))
+            known._work = float(state["work"])
+            known._surprises.extend(float(each) for each in state["surprises"])
+            known._needed.extend(int(each) for each in state["needed"])
+            known._unlike.extend(Differences(*map(float, each)) for each in state["unlike"])
+            if state["failure"] is not None:
+                depth, status, error = state["failure"]
+                known._failure = Depth(int(depth), Status[status], measured_error=float(error))
+            if state["last"] is not None:
+                depth, log_error, log_output, eps, graph = state["last"]
+                tensors = {name: each.clone() for name, each in state["tensors"].items()}
+                nodes, edges, fingerprint = map(int, graph)
+                step = _Step((nodes, edges, fingerprint), float(eps), **tensors)
+                known._last = _Checked(step, int(depth), float(log_error), float(log_output))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
                 f"This is not the state of a DepthMemory ({type(error).__name__}: {error}); take it from "
-                f"DepthMemory.state(), or go on without it: depths are then measured afresh."
+                f"DepthMemory.state(), or go on without it: depths are then found afresh."
             ) from error
         vars(self).update(vars(known))
 
-    def _log_norm(self, weight: Tensor) -> float:
-        """Log ‖W‖₂ by a power iteration that starts where the last one ended: an estimate, no decomposition."""
-        v, rounds = self._direction, 1
-        if v is None or v.shape != weight.shape[:1]:
-            start = torch.Generator("cpu").manual_seed(0)
-            self._probe = torch.randn(weight.size(0), generator=start, device="cpu").to(weight)
-            self._probe *= 0.1 / self._probe.norm()
-            v, rounds = self._probe, 60  # from scratch: later drift must not look like convergence
-        v = v.to(weight) + self._probe.to(weight)  # a direction that starts to grow must be seen
-        for _ in range(rounds):
-            v = torch.mv(weight, torch.mv(weight.t(), v))
-            v = v / (v.norm() + 1e-30)
-        self._direction = v
-        return math.log(max(float(torch.mv(weight.t(), v).norm()), 1e-30))
 
-    def _estimate(
-        self, log_norm: float, eps: float, tol: float, max_depth: int, levels: int
-    ) -> tuple[int, float] | None:
-        """The smallest depth whose scaled error is below tol; ``None`` when the curve does not reach it."""
-        known = sorted((k, math.log(max(e, 1e-30))) for k, e in self._curve.items() if math.isfinite(e))
-        if not known or not math.isfinite(log_norm):
-            return None
-        shift, old_norm, old_eps = 0.0, *self._log_rates
-        for k in range(min(max_depth, 2 * known[-1][0]) + 1):
-            shift += log_norm - old_norm + math.log((1 + k * old_eps) / (1 + k * eps))
-            estimate = _interpolate(known, k)
-            if k >= levels and estimate is not None and estimate + shift <= math.log(tol):
-                return k, math.exp(estimate + shift)
-        return None
+class _Trial(Generic[Result]):
+    """A pass, and others of the same problem that it is compared with."""
+
+    def __init__(
+        self, problem: Problem, aim: float, max_depth: int, levels: int, run: Run[Result], scale: float
+    ) -> None:
+        self.problem, self.aim, self.max_depth, self.levels, self.scale = problem, aim, max_depth, levels, scale
+        self.run = run
+        self.depth = self.shallower = self.products = 0
+        self.log_error = math.inf
+        self.result: Result
+        self.ends: list[Tensor] = []
+
+    def go(self, depth: int) -> None:
+        """Run a pass; at least one level deeper than the gradient needs, so that there is a shallower one."""
+        self.depth = min(max(depth, self.levels + 1, 2), self.max_depth)
+        self.result, ends = self.run(self.depth)
+        self.ends = ends()
+
+    def log_output(self) -> float:
+        """Log (‖G⁽⁰⁾‖ / ‖B‖)."""
+        return math.log(max(self.problem.norm(self.ends[0]) / self.scale, 1e-30))
+
+    def compare(self) -> float:
+        """The difference (log) to a shallower pass whose input is disturbed by a rounding error."""
+        self.shallower = max(self.depth - max(1, self.depth // 8), self.levels)
+        self.products += self.shallower
+        size = self.problem.norm(self.ends[0])
+        with disturbed_pass(self.problem, self.shallower, self.levels, size) as (ends, room):
+            self._difference(ends, room)
+        return self.log_error
+
+    def deepen(self, next_depth: Callable[[], int]) -> Depth:
+        """Deeper passes until one agrees with the one before it; then once more with a disturbed one."""
+        failed = self.log_error > self.aim
+        while self.log_error > self.aim and math.isfinite(self.log_error) and self.depth < self.max_depth:
+            before, self.shallower = self.ends, self.depth
+            self.products += self.depth
+            self.go(max(next_depth(), math.ceil(1.25 * self.depth), self.depth + 1))
+            self._difference(before)
+        status = Status.COMPARED if self.log_error <= self.aim else Status.CAPPED
+        if failed and status is Status.COMPARED and self.compare() > self.aim:
+            status = Status.ROUNDING
+        if not self.log_error < math.inf:
+            status = Status.NOT_FINITE
+        error = math.exp(min(self.log_error, 700.0))
+        return Depth(self.depth, status, None, error, products=self.products, includes_rounding=True)
+
+    def _difference(self, other: list[Tensor], room: Tensor | None = None) -> None:
+        """The larger of those of G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾."""
+        norms = [
+            self.problem.norm(torch.sub(ours, theirs, out=room))
+            for ours, theirs in zip(self.ends, other, strict=True)
+        ]
+        error = math.nan if any(map(math.isnan, norms)) else max(norms) / self.scale
+        self.log_error = math.log(max(error, SMALLEST)) if math.isfinite(error) else math.inf
 
 
-def _interpolate(known: list[tuple[int, float]], k: int) -> float | None:
-    """Log error at k from measurements: between two of them, or half as deep again as the last one.
-
-    The error falls ever faster with depth, so the last slope carried on overestimates it.
-    """
-    if len(known) < 2:
-        return known[0][1] if k == known[0][0] else None
-    for (k0, e0), (k1, e1) in itertools.pairwise(known):
-        if k0 <= k <= k1 or (k1 == known[-1][0] < k <= 1.5 * k1):
-            return e0 + (e1 - e0) * (k - k0) / (k1 - k0)
-    return None
+def _look(problem: Problem, scale: float) -> _Step:
+    b = problem.b.reshape(-1, problem.b.size(-1))
+    return _Step(
+        graph=problem.graph,
+        eps=problem.agreed(float(problem.eps.min())),
+        weight=problem.gauge.detach().flatten().clone(),
+        channels=torch.linalg.vector_norm(b, dim=0) / scale,
+        sketch=(_signs(b.size(0)).to(b) @ b) / scale,
+    )
 
 
-def _similar(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
-    return all(x <= 2 * y and y <= 2 * x for x, y in zip(a[:2], b[:2], strict=True))
+@lru_cache(maxsize=4)
+def _signs(count: int) -> Tensor:
+    generator = torch.Generator("cpu").manual_seed(count)
+    return torch.randint(2, (PROBES, count), generator=generator, device="cpu").mul_(2).sub_(1).float()
+
+
+def _change(now: Tensor, then: Tensor, norm: Callable[[Tensor], float] = frobenius_norm) -> float:
+    """‖now - then‖ / ‖then‖."""
+    size, change = norm(then), norm(now.to(then) - then)
+    return change / size if size > 0 else (0.0 if change == 0 else math.inf)
+
+
+def _is_unlike(differences: Differences) -> bool:
+    """Whether input or graph are others; weights and rates move, but in a known way."""
+    names = ("graph", "size", "input", "channels")
+    return any(getattr(differences, name) > getattr(SMALL, name) for name in names)
 
 
 def _to_json(value: Any) -> Any:
     """Numbers as they are; JSON has no infinite ones, so these become words that ``float`` understands."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _depth_from(state: Mapping[str, Any]) -> Depth:
-    errors = {
-        name: None if state[name] is None else float(state[name])
-        for name in ("error_bound", "measured_error", "estimated_error")
-    }
-    return Depth(int(state["k"]), Status[state["status"]], **errors, products=int(state["products"]))

@@ -52,7 +52,7 @@ def equilibrium(
         hops: m, how many hops a step makes.
         steps: run exactly so many instead of looking at the tolerance.
         tol: error allowed, relative to ‖b‖ (in the gradient, to that of the incoming one): an estimate from the
-            contraction seen, and a proof where :attr:`Solution.error_bound` says so.
+            contraction seen, and a proof where :attr:`Solution.truncation_bound` says so (in exact arithmetic).
         max_depth: the cap; reaching it warns.
 
     Example:
@@ -70,7 +70,7 @@ def equilibrium(
     if steps is not None and steps < 0:
         raise ValueError(f"steps must be >= 0, but came as {steps}.")
     if b.numel() == 0:
-        return Solution(b, 0, Status.CERTIFIED, 0.0, None, None, 0)
+        return Solution(b, 0, Status.CERTIFIED, truncation_bound=0.0)
     search = _Search(tol, max_depth, steps)
     state: Tensor = _Equilibrium.apply(  # type: ignore[no-untyped-call]
         b.contiguous(), weight, adj.value, adj, phi, hops, search
@@ -82,8 +82,7 @@ def equilibrium(
         state=state,
         depth=search.steps,
         status=search.status,
-        error_bound=search.bound,
-        measured_error=None,
+        truncation_bound=search.bound,
         estimated_error=search.estimate,
         products=search.steps * hops,
     )

@@ -220,11 +220,11 @@ void chain(const T* bar, const T* at, T slope, int64_t d, T* z, T* total) {
         auto high = load(bar + j), low = slope * high;
         auto result = load(at + j) > 0 ? high : low;
         store(z + j, result);
-        if (total) store(total + j, load(total + j) + result);
+        store(total + j, load(total + j) + result);
     }
     for (; j < d; ++j) {
         z[j] = at[j] > 0 ? bar[j] : slope * bar[j];
-        if (total) total[j] += z[j];
+        total[j] += z[j];
     }
 }
 
@@ -378,13 +378,12 @@ void add_up(const std::vector<AdjointScratch<T>*>& parts, Rows rows, int64_t d, 
         }
 }
 
-// The adjoint. Z̄(0) = B̄ = φ'(out) ∘ out_bar, rows taken in the given order; then for n = 0 ... products-1 the terms
-// of adjoint_rows with G = states[n + 1], the next Z̄ while n + 1 < terms. z[0] and z[1] are scratch and alternate.
-// W̄ and ε̄ are added to what is there.
+// The adjoint. B̄ = Z̄(0), which is in z[0]; then for n = 0 ... products-1 the terms of adjoint_rows with
+// G = states[n], which is G(n + 1), and the next Z̄ while n + 1 < terms. z[0] and z[1] alternate. W̄ and ε̄ are added
+// to what is there.
 template <class T>
 int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t products, int64_t terms,
-            const T* const* states, const T* out_bar, const int64_t* order, T* const* z, T* b_bar, T* w_bar,
-            T* eps_bar, int threads) {
+            const T* const* states, T* const* z, T* b_bar, T* w_bar, T* eps_bar, int threads) {
     const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
     T* packed = allocate<T>(d * width);
     if (!packed) return 1;
@@ -398,17 +397,12 @@ int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t
         AdjointScratch<T> scratch(d, width);
         failed |= scratch.failed();
         if (!failed) parts[part] = &scratch;
-        for (int64_t row = rows.begin; row < rows.end; ++row) {
-            const int64_t from = (order ? order[row] : row) * d;
-            T* to = z[0] + row * d;
-            chain<T>(out_bar + from, states[0] + from, slope, d, to, nullptr);
-            std::memcpy(b_bar + row * d, to, d * sizeof(T));
-        }
+        std::memcpy(b_bar + rows.begin * d, z[0] + rows.begin * d, (rows.end - rows.begin) * d * sizeof(T));
 #pragma omp barrier
         for (int64_t n = 0; n < products; ++n) {
             if (!failed) {
                 scratch.decay(n, eps, d);
-                adjoint_rows(g, Far<T>{}, rows, packed, width, slope, z[n % 2], states[n + 1], n + 1 == terms,
+                adjoint_rows(g, Far<T>{}, rows, packed, width, slope, z[n % 2], states[n], n + 1 == terms,
                              z[(n + 1) % 2], b_bar, scratch);
                 finish_term(n, d, width, w, scratch);
             }
@@ -507,10 +501,9 @@ int product(Graph<T> g, const T* x, T* out, int threads) {
     extern "C" int pprgnn_adjoint_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
                                            const T* value, const T* w, const T* w_t, const T* eps, double slope,      \
                                            int64_t products, int64_t terms, const T* const* states,                   \
-                                           const T* out_bar, const int64_t* order, T* const* z, T* b_bar, T* w_bar,   \
-                                           T* eps_bar, int threads) {                                                  \
-        return adjoint<T>({n, d, crow, col, value}, w, w_t, eps, T(slope), products, terms, states, out_bar, order,   \
-                          z, b_bar, w_bar, eps_bar, threads);                                                          \
+                                           T* const* z, T* b_bar, T* w_bar, T* eps_bar, int threads) {                \
+        return adjoint<T>({n, d, crow, col, value}, w, w_t, eps, T(slope), products, terms, states, z, b_bar, w_bar,  \
+                          eps_bar, threads);                                                                           \
     }
 EXPORT(float, f32)
 EXPORT(double, f64)

@@ -121,13 +121,12 @@ def adjoint(
     products: int,
     terms: int,
     states: list[Tensor],
-    out_bar: Tensor,
     scratch: list[Tensor],
     b_bar: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """All terms: writes ``b_bar`` (inner order), returns the gradients of weight and eps.
+    """All terms, from Z̄⁽⁰⁾ in ``scratch[0]`` and states G⁽¹⁾, G⁽²⁾, ..., all in the inner node order.
 
-    ``states[0]``, the output, and ``out_bar`` are in the caller's node order, the other states in the inner one.
+    Writes ``b_bar``, returns the gradients of weight and eps.
     """
     weight = problem.weight.contiguous()
     weight_t, eps = weight.t().contiguous(), problem.eps.expand(weight.size(0)).contiguous()
@@ -138,7 +137,7 @@ def adjoint(
         problem.adj.matrix_t,
         *(weight, weight_t, eps),
         *(_slope(problem), products, terms),
-        *(states, out_bar, problem.adj.order, scratch),
+        *(states, scratch),
         *(b_bar, weight_bar, eps_bar),
     )
     return weight_bar, eps_bar if problem.eps.dim() else eps_bar.sum()
@@ -195,11 +194,27 @@ def _slope(problem: Problem) -> ctypes.c_double:
     return ctypes.c_double(problem.activation.slope)  # type: ignore[attr-defined]
 
 
+def _pointer(tensor: Tensor) -> int:
+    """Where its numbers are; C code cannot see strides, other devices, or that there are no numbers."""
+    if not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise ValueError(
+            f"The CPU kernel needs contiguous tensors on the CPU, but one of shape {tuple(tensor.shape)} has strides "
+            f"{tensor.stride()} on {tensor.device}; use tensor.contiguous(), or PPRGNN_KERNEL=torch."
+        )
+    pointer = tensor.data_ptr()
+    if pointer == 0 and tensor.numel():
+        raise ValueError(
+            f"The CPU kernel needs tensors with numbers in memory, but {type(tensor).__name__} has none (a tensor "
+            f"subclass, a fake tensor or one of torch.func); use a plain tensor."
+        )
+    return pointer
+
+
 def _argument(value: object) -> object:
     if isinstance(value, list):
-        return (ctypes.c_void_p * len(value))(*[tensor.data_ptr() for tensor in value])
+        return (ctypes.c_void_p * len(value))(*map(_pointer, value))
     if value is None or isinstance(value, Tensor):
-        return ctypes.c_void_p(None if value is None else value.data_ptr())
+        return ctypes.c_void_p(None if value is None else _pointer(value))
     return ctypes.c_int64(value) if isinstance(value, int) else value
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pprgnn.core import buffers
 
-LARGE = 1 << 20  # bytes; below, a few pages to clear cost less than the bookkeeping
+LARGE = 1 << 16  # bytes; below, the pool keeps nothing
 
 _returned: deque[Tensor] = deque()
 

@@ -311,7 +311,7 @@ class Neighbourhood(Adjacency):
             activation.apply_(out[:rows])
             if n + 2 <= depth:
                 out[rows : sizes[n + 2]] = 0.0  # what this buffer held before, two levels farther
-        return Solution(states[0], depth, Status.CERTIFIED, None, None, None, products=depth)
+        return Solution(states[0], depth, Status.CERTIFIED, products=depth)
 
     def _first(self, rows: int) -> Tensor:
         """The first rows of the matrix."""

@@ -21,8 +21,11 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import give, place_of, take
 from pprgnn.core.decay import decay, decay_gradient
+from pprgnn.core.lent_buffers import lend, reclaim
 from pprgnn.core.part import PartRows
+from pprgnn.core.twice import not_twice
 
+PROBES = 2  # random vectors of a sketch
 FEW_TERMS = 8  # up to so many, states are found anew for each term: the steps grow as the square
 
 
@@ -53,13 +56,8 @@ class Problem:
 
     @property
     def gauge(self) -> Tensor:
-        """W: its norm tells how strong a step is."""
+        """W: what a step does, beside the graph."""
         return self.weight
-
-    @property
-    def drift(self) -> float:
-        """Any: how the error of this recursion depends on ‖W‖ is well understood."""
-        return math.inf
 
     @property
     def graph(self) -> tuple[int, int, int]:
@@ -80,10 +78,53 @@ class Problem:
 
     def bounds(self) -> StepBounds:
         """Bounds of its steps; the channel with the slowest decay counts."""
-        norm = float(torch.linalg.matrix_norm(self.weight.detach(), ord=2)) * (1 + 1e-5)  # rounding of the SVD
-        norm = self.agreed(norm)
-        lipschitz = self.activation.lipschitz
-        return StepBounds(lipschitz * self.adj.norm_bound * norm, float(self.eps.detach().min()), lipschitz)
+        weight, finfo = self.weight.detach(), torch.finfo(self.b.dtype)
+        norm = float(torch.linalg.matrix_norm(weight, ord=2)) * (1 + 1e-5)  # rounding of the SVD
+        sums = [float(weight.abs().sum(dim).max()) for dim in (0, 1)]
+        absolute = min(math.sqrt(sums[0] * sums[1]) * (1 + 1e-5), math.sqrt(weight.size(0)) * norm)
+        lipschitz, of_adj = self.activation.lipschitz, self.adj.norm_bound
+        length = self.adj.longest_row + weight.size(0) + 8  # sparse sum, dense sum, βₙ, + B and φ
+        scale = self.norm(self.b) or 1.0
+        smallest = finfo.smallest_normal * finfo.eps * math.sqrt(self.b.numel())
+        return StepBounds(
+            rate=lipschitz * of_adj * self.agreed(norm),
+            eps=float(self.eps.detach().min()),
+            lipschitz=lipschitz,
+            absolute_rate=lipschitz * of_adj * self.agreed(absolute),
+            sum_length=length,
+            underflow=self.agreed(lipschitz * length * (1 + absolute) * smallest / scale),
+        )
+
+    def guess(self, tol: float, max_depth: int) -> int | None:
+        """Where the linear influence of B has faded, from a sketch of it with a few random vectors.
+
+        ‖∏βₙ Ãˡ |B| Wˡ‖ is estimated by ‖Rᵀ Ãˡ |B| Wˡ‖ with few random rows Rᵀ: a product with a thin matrix
+        for each l instead of a pass. An estimate: φ may let more or less through.
+        """
+        if self.adj.rows is not None:
+            return None
+        bounds, entered = self.bounds(), self.entered()
+        hops = bounds.depth(0.1 * tol, max_depth) or max_depth
+        generator = torch.Generator("cpu").manual_seed(0)
+        signs = torch.randint(2, (self.b.size(0), PROBES), generator=generator, device="cpu") * 2 - 1
+        probe, size = signs.to(self.b), entered.b.abs()
+        terms = []  # Rᵀ Ãˡ |B| for l = 1, 2, ...
+        for _ in range(hops):
+            probe = self.adj.product(probe, torch.empty_like(probe), transposed=True)
+            terms.append((probe.t() @ size).double())
+        self.left(entered)
+        weight, rates = self.weight.double(), self.eps.double()
+        rows = weight.new_zeros(0, weight.size(0))
+        for hop in range(hops - 1, -1, -1):  # Horner: the farthest term is multiplied by W most often
+            rows = torch.cat([rows, terms[hop]]) @ (weight * decay(hop, rates))
+        norms = rows.view(hops, -1).norm(dim=1).flip(0) / math.sqrt(PROBES)
+        faded = ~(norms > 0.1 * tol * self.norm(self.b))  # for l = 1, 2, ...
+        seen = (~faded).nonzero()
+        return int(seen[-1]) + 2 if len(seen) else 1
+
+    def with_input(self, b: Tensor) -> Problem:
+        """The same steps with another B."""
+        return replace(self, b=b)
 
     def without_input(self) -> Problem:
         """The same steps without B."""
@@ -128,11 +169,31 @@ class Problem:
         return buffers[: min(keep, 1) + 1 if ends else keep + 1]
 
 
-class Recursion(torch.autograd.Function):
-    """G⁽⁰⁾ at a given depth, with a gradient of exactly ``terms`` terms.
+def run(
+    given: Problem, depth: int, terms: int, checkpoint: bool, room: Sequence[Tensor] | None = None
+) -> list[Tensor]:
+    """G⁽⁰⁾ in the caller's node order, and what its gradient needs: G⁽¹⁾ ... G⁽ᵗᵉʳᵐˢ⁾, or the last of them.
 
-    Kept for the backward pass: G⁽⁰⁾ ... G⁽ᵗᵉʳᵐˢ⁾, or with ``checkpoint`` only the last of them and the output,
-    whatever the depth.
+    All but G⁽⁰⁾ go to the tensors in ``room``, if it is given. Otherwise the memory of all of them serves later
+    solves as soon as nobody refers to it any more.
+    """
+    reclaim()
+    problem, keep = given.entered(), min(terms, depth)
+    ends = checkpoint and keep > 1
+    count, needed = (2, 3) if ends else (keep + 1, max(keep, 1) + 1)  # states and buffers
+    buffers = [take(given.b), *(room or ())[: count - 1]]
+    buffers += [take(given.b) for _ in range(needed - len(buffers))]
+    states = problem.descend(depth, keep, buffers, leave=True, ends=ends)
+    given.left(problem)
+    give(*buffers[count:])
+    return [lend(states[0]), *(map(lend, states[1:]) if room is None else states[1:])]
+
+
+class Recursion(torch.autograd.Function):
+    """G⁽⁰⁾ of a pass that was run, with a gradient of exactly ``terms`` terms.
+
+    Kept for the backward pass: G⁽¹⁾ ... G⁽ᵗᵉʳᵐˢ⁾, or with ``checkpoint`` only the last of them, whatever the
+    depth; and what φ' needs of G⁽⁰⁾, which belongs to the caller and may be overwritten.
     """
 
     @staticmethod
@@ -142,44 +203,33 @@ class Recursion(torch.autograd.Function):
         weight: Tensor,
         eps: Tensor,
         value: Tensor,  # = adj.value: an argument of its own so that autograd sees it
+        trace: Tensor,  # nothing of b, but with its history: b itself is not kept
         adj: Adjacency,
         activation: Activation,
         depth: int,
         terms: int,
         checkpoint: bool,
+        states: list[Tensor],
     ) -> Tensor:
-        given = Problem(b, weight, eps, adj, activation)
-        problem = given.entered()
-        keep = min(terms, depth)
-        ctx.repeats = checkpoint and keep > 1
-        buffers = [take(b) for _ in range(3 if ctx.repeats else max(keep, 1) + 1)]
-        out, *kept = problem.descend(depth, keep, buffers, leave=True, ends=ctx.repeats)
+        out, *kept = states
         ctx.adj, ctx.activation, ctx.depth, ctx.terms = adj, activation, depth, terms
-        given.left(problem)
-        give(*buffers[1 + len(kept) :])
+        ctx.repeats = checkpoint and min(terms, depth) > 1
         # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
         needs_b = ctx.repeats or not activation.from_output
-        ctx.save_for_backward(weight, eps, b if needs_b else None, out, *kept)
+        memo = activation.memo(out) if terms else None
+        ctx.save_for_backward(weight, eps, value, trace, b if needs_b else None, memo, *kept)
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        weight, eps, b, *states = ctx.saved_tensors
-        given, kept = Problem(states[0] if b is None else b, weight, eps, ctx.adj, ctx.activation), states[1:]
+        weight, eps, value, trace, b, memo, *kept = ctx.saved_tensors
+        given = Problem(grad_out if b is None else b, weight, eps, ctx.adj, ctx.activation)
         needs = ctx.needs_input_grad[:4]
-        # So that the output can go as soon as it has been read; older versions of torch keep it until the end.
+        # So that states can go as soon as they have been read; older versions of torch keep them until the end.
         getattr(ctx, "maybe_clear_saved_tensors", lambda: None)()
-        gradients = pull_back(given, states, grad_out, ctx.depth, ctx.terms, needs, ctx.repeats)
-        if not _graph_is_kept():
-            give(*kept)
-        return (*gradients, None, None, None, None, None)
-
-
-def _graph_is_kept() -> bool:
-    """Whether this backward pass runs with retain_graph, so that the states are needed once more."""
-    ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
-    return True if ask is None else bool(ask())
+        with torch.no_grad():
+            gradients = pull_back(given, memo, kept, grad_out, ctx.depth, ctx.terms, needs, ctx.repeats)
+        return (*not_twice(gradients, (grad_out, weight, eps, value, trace), "a solve"), *(None,) * 7)
 
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
@@ -187,7 +237,8 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
 
 def pull_back(
     given: Problem,
-    states: list[Tensor],
+    memo: Tensor | None,
+    kept: list[Tensor],
     grad_out: Tensor,
     depth: int,
     terms: int,
@@ -196,47 +247,62 @@ def pull_back(
 ) -> Gradients:
     """Gradients of b, weight, eps and the edge values, those that are needed, of a pass of this depth.
 
-    ``states`` are G⁽⁰⁾ in the caller's node order and what was kept: all up to G⁽ᵗᵉʳᵐˢ⁾ or, when the pass
-    ``repeats`` its last steps, the last of them. ``b`` is read only then, and when φ' does not follow from φ(z).
+    ``memo`` is G⁽⁰⁾ in the caller's node order, or what φ' needs of it; ``kept`` are the states up to G⁽ᵗᵉʳᵐˢ⁾ or,
+    when the pass ``repeats`` its last steps, the last of them; it is emptied. ``b`` is read only then, and when
+    φ' does not follow from φ(z).
     """
-    problem = given.entered() if repeats or not given.activation.from_output else given
+    reads_b = repeats or not given.activation.from_output
+    problem = given.entered() if reads_b else given
     library = None if needs[3] else kernel.library_for(problem)
-    few = min(terms, depth) <= FEW_TERMS
+    few, room = min(terms, depth) <= FEW_TERMS, take(grad_out)
     if repeats and few and library is not None and problem.adj.rows is None:
-        gradients = _repeated_adjoint(library, problem, grad_out, states, depth, terms, needs)
-        given.left(problem)
-        return gradients
-    out, *kept = states
-    scratch = [take(out) for _ in range(3)]
-    repeated = [take(out) for _ in range(min(terms, depth) - 1)] if repeats else []
-    kept = [*repeated, *kept]
-    for n in range(len(repeated), 0, -1):  # G⁽ᴺ⁾ is there; walk down to G⁽¹⁾ once more
-        problem.step(n, kept[n], kept[n - 1], scratch[0])
-    gradients = _adjoint(problem, grad_out, [out, *kept], scratch, depth, terms, needs)
+        z_bar = _first_z_bar(problem, memo, None, grad_out, room)
+        gradients = _repeated_adjoint(library, problem, z_bar, kept, [room], depth, terms, needs)
+    else:
+        repeated = [take(grad_out) for _ in range(min(terms, depth) - 1)] if repeats else []
+        states = [*repeated, *kept]
+        for n in range(len(repeated), 0, -1):  # G⁽ᴺ⁾ is there; walk down to G⁽¹⁾ once more
+            problem.step(n, states[n], states[n - 1], room)
+        z_bar = _first_z_bar(problem, memo, states[0] if depth else None, grad_out, room)
+        scratch = [z_bar, room, take(grad_out)]
+        gradients = _adjoint(problem, states, scratch, depth, terms, needs)
+        give(*repeated, *(buffer for buffer in scratch if buffer is not gradients[0]))
     given.left(problem)
-    give(*repeated, *(buffer for buffer in scratch if buffer is not gradients[0]))
     return gradients
+
+
+def _first_z_bar(
+    problem: Problem, memo: Tensor | None, below: Tensor | None, grad_out: Tensor, room: Tensor
+) -> Tensor:
+    """Z̄⁽⁰⁾ = φ'(Z⁽⁰⁾) ⊙ Ḡ⁽⁰⁾ in the inner node order; ``below`` is G⁽¹⁾."""
+    adj, phi, out = problem.adj, problem.activation, take(grad_out)
+    if phi.from_output:
+        assert memo is not None
+        if adj.order is None:
+            return phi.chain(grad_out.contiguous(), memo, out=out)
+        return adj.enter(phi.chain(grad_out.contiguous(), memo, out=room), out=out)
+    z = _pre_activation(problem, 0, below, room)
+    return phi.chain(adj.enter(grad_out.contiguous()), z, out=out)
 
 
 def _repeated_adjoint(
     library: ctypes.CDLL,
     problem: Problem,
-    grad_out: Tensor,
-    states: list[Tensor],
+    z: Tensor,
+    kept: list[Tensor],
+    room: list[Tensor],
     depth: int,
     terms: int,
     needs: Sequence[bool],
 ) -> Gradients:
     """The adjoint with each state found anew from G⁽ᴺ⁾: four buffers for N(N - 1)/2 steps, whatever N is.
 
-    ``states``, G⁽⁰⁾ and G⁽ᴺ⁾, is emptied, so that G⁽⁰⁾ can go before the fourth buffer comes.
+    ``room`` holds the buffers that are free at the moment.
     """
-    adj, weight, last = problem.adj, problem.weight, min(terms, depth)
+    adj, weight, last = problem.adj, problem.weight.contiguous(), min(terms, depth)
     there, back = PartRows.whole(adj.matrix), PartRows.whole(adj.matrix_t)
     sums = (torch.zeros_like(weight), torch.zeros_like(weight[0]))
-    out, farthest = states
-    states.clear()
-    room: list[Tensor] = []  # buffers that are free at the moment
+    (farthest,) = kept
 
     def spare() -> Tensor:
         return room.pop() if room else take(farthest)
@@ -252,14 +318,6 @@ def _repeated_adjoint(
         return g
 
     below = state(1)
-    z = spare()
-    if adj.order is None:
-        problem.activation.chain(grad_out.contiguous(), out, out=z)
-    else:
-        g = adj.enter(out, out=spare())
-        problem.activation.chain(adj.enter(grad_out, out=z), g, out=z)
-        room.append(g)
-    del out
     b_bar = spare().copy_(z)
     for n in range(last):
         following = spare() if below is farthest else below  # row by row: Z̄ takes the place of a state
@@ -277,14 +335,13 @@ def _repeated_adjoint(
 
 def _adjoint(
     problem: Problem,
-    grad_out: Tensor,
     states: list[Tensor],
     scratch: list[Tensor],
     depth: int,
     terms: int,
     needs: Sequence[bool],
 ) -> Gradients:
-    """Section 3 of the method, one line per equation."""
+    """Section 3 of the method, one line per equation; ``states`` are G⁽¹⁾, G⁽²⁾, ..., ``scratch[0]`` is Z̄⁽⁰⁾."""
     adj, weight, eps, phi = problem.adj, problem.weight, problem.eps, problem.activation
     needs_b, needs_weight, needs_eps, needs_value = needs
     z_bar, product, b_bar = scratch
@@ -292,29 +349,17 @@ def _adjoint(
     value_bar = torch.zeros_like(adj.value)
     library = None if needs_value else kernel.library_for(problem)
     if library is not None and adj.rows_t is not None:
-        per_channel = torch.zeros_like(weight[0])
-        sums = (weight_bar, per_channel)
-        _fused_terms(library, problem, grad_out.contiguous(), states, scratch, min(terms, depth), terms, sums)
+        weight_bar, per_channel = (torch.zeros_like(each.contiguous()) for each in (weight, weight[0]))
+        _fused_terms(library, problem, states, scratch, min(terms, depth), terms, (weight_bar, per_channel))
         eps_bar = per_channel if eps.dim() else per_channel.sum()
     elif library is not None:  # the loop below, fused
-        products = min(terms, depth)
         weight_bar, eps_bar = kernel.adjoint(
-            library, problem, products, terms, states, grad_out.contiguous(), [z_bar, product], b_bar
+            library, problem, min(terms, depth), terms, states, [z_bar, product], b_bar
         )
     else:
-        g, g_bar = states[0], grad_out.contiguous()
-        if adj.order is not None:  # both are in the caller's order
-            g, g_bar = adj.enter(g, out=product), adj.enter(g_bar, out=z_bar)
-        for n in range(min(terms, depth + 1)):
-            below = states[n + 1] if n < depth else None  # G⁽ⁿ⁺¹⁾, or None for the zero it starts from
-            if not phi.from_output:  # φ' needs z itself: repeat the step up to φ
-                g = _pre_activation(problem, n, below, product)
-            phi.chain(g_bar, g, out=z_bar)  # Z̄ = φ'(Z⁽ⁿ⁾) ⊙ Ḡ⁽ⁿ⁾
-            if needs_b:
-                b_bar.copy_(z_bar) if n == 0 else b_bar.add_(z_bar)  # B̄ += Z̄
-            if below is None:
-                break
-            beta = decay(n, eps)
+        b_bar.copy_(z_bar)
+        for n in range(min(terms, depth)):
+            below, beta = states[n], decay(n, eps)  # G⁽ⁿ⁺¹⁾, βₙ
             if needs_value:  # Ā_ij += ⟨Z̄_i, βₙ (G⁽ⁿ⁺¹⁾ W)_j⟩ on existing edges
                 value_bar += adj.edge_gradient(z_bar, torch.mm(below, weight * beta, out=product))
             adj.product(z_bar, product, transposed=True)  # P = Ãᵀ Z̄; PAPER: βₙ goes with Z⁽ⁿ⁾, not with G⁽ⁿ⁾
@@ -323,9 +368,13 @@ def _adjoint(
             # ε̄ += dβₙ/dε · Z̄ᵀ(Ã G⁽ⁿ⁺¹⁾ W), read off the d × d matrix: no further pass over the nodes
             per_channel = decay_gradient(n, eps) * (outer * weight).sum(0)
             eps_bar += per_channel if eps.dim() else per_channel.sum()
-            if n + 1 < terms:
-                torch.mm(product, (weight * beta).t(), out=z_bar)  # Ḡ⁽ⁿ⁺¹⁾ = P βₙ Wᵀ
-                g, g_bar = below, z_bar
+            if n + 1 == terms:
+                break
+            torch.mm(product, (weight * beta).t(), out=z_bar)  # Ḡ⁽ⁿ⁺¹⁾ = P βₙ Wᵀ
+            if not phi.from_output:  # φ' needs z itself: repeat the step up to φ
+                below = _pre_activation(problem, n + 1, states[n + 1] if n + 1 < depth else None, product)
+            phi.chain(z_bar, below, out=z_bar)  # Z̄ = φ'(Z⁽ⁿ⁺¹⁾) ⊙ Ḡ⁽ⁿ⁺¹⁾
+            b_bar.add_(z_bar)  # B̄ += Z̄
 
     return (
         adj.leave(b_bar, out=product) if needs_b else None,
@@ -338,7 +387,6 @@ def _adjoint(
 def _fused_terms(
     library: ctypes.CDLL,
     problem: Problem,
-    grad_out: Tensor,
     states: list[Tensor],
     scratch: list[Tensor],
     products: int,
@@ -349,12 +397,12 @@ def _fused_terms(
     rows = problem.adj.rows_t
     assert rows is not None
     z, following, b_bar = scratch
-    b_bar.copy_(problem.activation.chain(grad_out, states[0], out=z))
+    b_bar.copy_(z)
     for n in range(products):
         rows.exchange.start(z)
         for wait in (lambda: None, rows.exchange.wait):
             kernel.adjoint_step(
-                library, problem, rows, n, n + 1 == terms, z, wait(), states[n + 1], following, b_bar, *sums
+                library, problem, rows, n, n + 1 == terms, z, wait(), states[n], following, b_bar, *sums
             )
         z, following = following, z
 

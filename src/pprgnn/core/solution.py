@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from torch import Tensor
@@ -17,21 +18,25 @@ class NotFiniteError(ValueError):
 
 
 class Status(Enum):
-    """What is known about a solution. The value is a sentence."""
+    """What is known about a solution, the best first. The value is a sentence."""
 
-    FIXED = "The depth was given: this is the finite model, nothing is claimed about the infinite one."
-    CERTIFIED = "Proved: the error is at most error_bound, by the product of the step bounds."
-    MEASURED = "Measured against a deeper pass and proved: the error is at most error_bound."
-    COMPARED = "Two depths agree to the tolerance, but the certificate is too weak to prove it."
-    REUSED = "The depth of an earlier measurement, adapted to the present weights; not measured again."
+    CERTIFIED = "Proved in exact arithmetic: what truncation leaves out is at most truncation_bound."
+    MEASURED = (
+        "Measured against a deeper pass and proved in exact arithmetic: what truncation leaves out is at most "
+        "truncation_bound."
+    )
+    COMPARED = "Two depths agree to the tolerance on this input; not proved."
+    REUSED = "The depth of an earlier input, adapted to this one: an estimate, neither measured nor proved."
     INFLUENCE = "Chosen by the paper's influence rule: an estimate, not a bound."
+    FIXED = "The depth was given: this is the finite model, nothing is claimed about the infinite one."
+    ROUNDING = "Rounding errors of this precision are estimated to exceed the tolerance: no depth would reach it."
     CAPPED = "max_depth was reached before the tolerance."
     NOT_FINITE = "The state overflowed."
 
     @property
     def converged(self) -> bool:
         """Whether the rule that chose the depth reached its aim (a fixed depth has none)."""
-        return self not in (Status.CAPPED, Status.NOT_FINITE)
+        return self not in (Status.ROUNDING, Status.CAPPED, Status.NOT_FINITE)
 
 
 @dataclass(frozen=True)
@@ -40,15 +45,22 @@ class Depth:
 
     k: int
     status: Status
-    error_bound: float | None = None  # proved
-    measured_error: float | None = None  # seen, against a deeper pass
-    estimated_error: float | None = None  # extrapolated
+    truncation_bound: float | None = None  # proved, in exact arithmetic
+    measured_error: float | None = None  # seen, against a pass of another depth on the same input
+    estimated_error: float | None = None  # extrapolated from other inputs
     products: int = 0  # sparse products spent on finding k
+    includes_rounding: bool = False  # whether what was measured does
 
-    def solution(self, state: Tensor, status: Status) -> Solution:
+    def with_products(self, more: int) -> Depth:
+        """After so many more products."""
+        return replace(self, products=self.products + more)
+
+    def solution(
+        self, state: Tensor, status: Status, rounding_bound: float | None = None, rounding_error: float | None = None
+    ) -> Solution:
         """What came out at this depth."""
-        errors = (self.error_bound, self.measured_error, self.estimated_error)
-        return Solution(state, self.k, status, *errors, products=self.products + self.k)
+        errors = (self.truncation_bound, self.measured_error, self.estimated_error)
+        return Solution(state, self.k, status, self.products + self.k, *errors, rounding_bound, rounding_error)
 
 
 @dataclass(frozen=True)
@@ -61,19 +73,36 @@ class Solution:
         state: G⁽⁰⁾, one row per node.
         depth: how many hops the state reaches.
         status: a :class:`Status`; its value is a sentence.
-        error_bound: a proved bound of the error, or ``None``.
-        measured_error: the difference to a deeper pass, or ``None``.
-        estimated_error: an extrapolation from the last measurement when the depth was re-used, or ``None``.
-        products: every sparse product of the forward pass, those of the depth search included.
+        products: every sparse product of the forward pass, those of the depth search included (but not those of a
+            sketch with few columns, which is thin).
+        truncation_bound: proved in exact arithmetic: how far the recursion of this depth can be from the infinite
+            one; ``None`` where there is no proof.
+        measured_error: the difference to a pass of another depth on this very input, or ``None``.
+        estimated_error: extrapolated from earlier inputs when the depth was re-used, or ``None``.
+        rounding_bound: proved: what rounding can add in this pass; ``None`` where it was not computed.
+        rounding_error: estimated: what rounding does add, from a second pass with a slightly disturbed ``b``.
     """
 
     state: Tensor
     depth: int
     status: Status
-    error_bound: float | None
-    measured_error: float | None
-    estimated_error: float | None
-    products: int
+    products: int = 0
+    truncation_bound: float | None = None
+    measured_error: float | None = None
+    estimated_error: float | None = None
+    rounding_bound: float | None = None
+    rounding_error: float | None = None
+
+    @property
+    def error_bound(self) -> float | None:
+        """Proved for the numbers as they were computed: truncation and rounding together; ``None``: no proof.
+
+        In float32, or where weights are large, the rounding part is often far above what rounding really does
+        (:attr:`rounding_error`), and may be infinite.
+        """
+        if self.truncation_bound is None or self.rounding_bound is None:
+            return None
+        return self.truncation_bound + self.rounding_bound
 
     @property
     def converged(self) -> bool:
@@ -83,9 +112,33 @@ class Solution:
     def __repr__(self) -> str:
         known = {
             name: f"{value:.1e}"
-            for name in ("error_bound", "measured_error", "estimated_error")
+            for name in ("truncation_bound", "error_bound", "measured_error", "estimated_error", "rounding_error")
             if (value := getattr(self, name)) is not None
         }
         errors = "".join(f", {name}={value}" for name, value in known.items())
         shape = "×".join(str(size) for size in self.state.shape)
         return f"Solution({shape}, depth={self.depth}, {self.status.name}{errors}, products={self.products})"
+
+
+def weakest(solutions: Sequence[Solution], state: Tensor) -> Solution:
+    """One for several that were solved side by side: as well known as the worst of them in every respect."""
+    order = list(Status)
+
+    def largest(name: str) -> float | None:
+        values = [getattr(each, name) for each in solutions]
+        return None if None in values else max(values)
+
+    return replace(
+        solutions[0],
+        state=state,
+        depth=max(each.depth for each in solutions),
+        status=max((each.status for each in solutions), key=order.index),
+        products=sum(each.products for each in solutions),
+        truncation_bound=largest("truncation_bound"),
+        measured_error=largest("measured_error"),
+        estimated_error=largest("estimated_error"),
+        rounding_bound=largest("rounding_bound"),
+        rounding_error=largest("rounding_error"),
+    )
+
+

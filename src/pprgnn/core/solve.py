@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,8 +13,9 @@ from torch import Tensor
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import as_eps
-from pprgnn.core.depth import DepthRule, resolve_depth
-from pprgnn.core.recursion import Problem, Recursion
+from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
+from pprgnn.core.recursion import Problem, Recursion, run
+from pprgnn.core.rounding import with_rounding
 from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Solution, Status
 
 
@@ -55,37 +58,68 @@ def solve(
         >>> adj = pprgnn.Adjacency.from_edge_index(edges)
         >>> b, weight = torch.eye(8), 2 * torch.eye(8)
         >>> solution = pprgnn.solve(b, weight, adj, eps=0.5)
-        >>> solution.status.name, solution.error_bound < 1e-5
+        >>> solution.status.name, solution.truncation_bound < 1e-5
         ('MEASURED', True)
     """
     rule = resolve_depth(depth)
     phi = resolve_activation(activation)
     check_inputs(b, weight, adj, tol, max_depth, grad_terms)
     eps = as_eps(eps, b, weight.size(0))
-    b = b.contiguous()
+    b, weight = b.contiguous(), weight.contiguous()
 
     wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (b, weight, eps, adj.value))
     # An N-term gradient uses G⁽⁰⁾ ... G⁽ᴺ⁾, so all of them must be converged.
     levels = grad_terms if wants_grad and grad_terms is not None else 0
+    problem = Problem(b, weight, eps, adj, phi).detach()
+
+    def terms_at(k: int) -> int:
+        return (k + 1 if grad_terms is None else min(grad_terms, k + 1)) if wants_grad else 0
+
+    def pass_of(k: int) -> tuple[list[Tensor], Callable[[], list[Tensor]]]:
+        states = run(problem, k, terms_at(k), checkpoint)
+        return states, lambda: [states[0], states[-1]] if levels else [states[0]]
+
     with torch.no_grad():
-        found = rule.choose(Problem(b, weight, eps, adj, phi).detach(), tol, max_depth, levels)
-    terms = (found.k + 1 if grad_terms is None else min(grad_terms, found.k + 1)) if wants_grad else 0
+        found, states = run_at_depth(rule, problem, tol, max_depth, levels, pass_of, wants_grad)
+    solution = described(problem, states[0], found, tol, max_depth)
+    if not wants_grad:
+        return solution
+    trace = b.flatten()[:0] + 0.0
     state: Tensor = Recursion.apply(  # type: ignore[no-untyped-call]
-        b, weight, eps, adj.value, adj, phi, found.k, terms, checkpoint
+        b, weight, eps, adj.value, trace, adj, phi, found.k, terms_at(found.k), checkpoint, states
     )
+    return replace(solution, state=state)
 
-    return described(state, found, tol, max_depth, weight, eps, adj)
 
-
-def described(
-    state: Tensor, found: Depth, tol: float, max_depth: int, weight: Tensor, eps: Tensor, adj: Adjacency
-) -> Solution:
+def described(problem: Problem, state: Tensor, found: Depth, tol: float, max_depth: int) -> Solution:
     """The solution with all that is known about it; warns when it is not what was asked for."""
-    status = found.status
-    if not adj.everywhere(finite(state.detach())):
-        status = Status.NOT_FINITE
-    _warn(status, found, tol, max_depth, weight, eps)
-    return found.solution(state, status)
+    status = found.status if problem.adj.everywhere(finite(state)) else Status.NOT_FINITE
+    solution = with_rounding(problem, state, found, status, tol)
+    if not solution.converged:
+        norm = float(torch.linalg.matrix_norm(problem.weight, ord=2))
+        facts = f"‖W‖₂ = {norm:.3g}, smallest eps = {float(problem.eps.min()):.3g}"
+        warnings.warn(failure(solution, facts, tol, max_depth), ConvergenceWarning, stacklevel=3)
+    return solution
+
+
+def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
+    """In a sentence or two, what went wrong and what to do."""
+    status, dtype = solution.status, solution.state.dtype
+    known = (solution.rounding_error, solution.truncation_bound, solution.measured_error, solution.estimated_error)
+    error = next((each for each in known if each is not None), None)
+    reached = "" if error is None else f" (error {error:.1e})"
+    if status is Status.NOT_FINITE:
+        return f"The state overflowed {dtype} ({facts}); use a larger eps, weight decay, gradient clipping or float64."
+    if status is Status.ROUNDING:
+        finer = "float64, " if dtype != torch.float64 else ""
+        return (
+            f"Rounding errors in {dtype} exceed tol = {tol:g}{reached}: {facts}. Use {finer}a larger eps, smaller "
+            f"weights or a larger tol."
+        )
+    return (
+        f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}: {facts}. Raise max_depth, "
+        f"use a larger eps, or regularise the weights."
+    )
 
 
 def check_inputs(
@@ -146,23 +180,3 @@ def check_limits(tol: float, max_depth: int, grad_terms: int | None) -> None:
 def finite(x: Tensor) -> bool:
     """Whether all entries are; their sum tells in one pass, unless it overflows itself."""
     return math.isfinite(float(x.sum())) or bool(torch.isfinite(x).all())
-
-
-def _warn(status: Status, found: Depth, tol: float, max_depth: int, weight: Tensor, eps: Tensor) -> None:
-    if status.converged:
-        return
-    norm = float(torch.linalg.matrix_norm(weight.detach(), ord=2))
-    facts = f"‖W‖₂ = {norm:.3g}, smallest eps = {float(eps.detach().min()):.3g}"
-    if status is Status.NOT_FINITE:
-        message = (
-            f"The state overflowed {weight.dtype} ({facts}); use a larger eps, weight decay, gradient clipping "
-            f"or float64."
-        )
-    else:
-        known = next((e for e in (found.error_bound, found.measured_error) if e is not None), None)
-        reached = "" if known is None else f" (error {known:.1e})"
-        message = (
-            f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}: {facts}. Raise max_depth, "
-            f"use a larger eps, or regularise the weights."
-        )
-    warnings.warn(message, ConvergenceWarning, stacklevel=4)

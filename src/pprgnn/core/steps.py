@@ -19,10 +19,11 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import place_of
 from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.depth import DepthRule, resolve_depth
+from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
 from pprgnn.core.norms import frobenius_norm
+from pprgnn.core.rounding import with_rounding
 from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Solution, Status
-from pprgnn.core.solve import check_limits, check_precision, finite
+from pprgnn.core.solve import check_limits, check_precision, failure, finite
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Steps:
     eps: Tensor  # () or (d,)
     activation: Activation
     lipschitz: Callable[[], float | None]  # of the function; asked for only where a bound is wanted
-    strength: Callable[[], float]  # how strong a step is, up to a factor that stays the same
+    look_at_function: Callable[[], Tensor]  # numbers that say what the function does
     look_at_graph: Callable[[], tuple[int, int, int]]
 
     @property
@@ -43,14 +44,9 @@ class Steps:
         return self.look_at_graph()
 
     @property
-    def drift(self) -> float:
-        """Not far: strength is but a hint at what an unknown function does to errors."""
-        return 1.3
-
-    @property
     def gauge(self) -> Tensor:
-        """The strength as a matrix of one entry."""
-        return torch.tensor([[self.strength()]], dtype=torch.float64, device="cpu")
+        """The numbers that say what the function does, as far as they are known."""
+        return self.look_at_function()
 
     def detach(self) -> Steps:
         """The same numbers without their autograd history."""
@@ -74,6 +70,10 @@ class Steps:
             at_zero = float(torch.linalg.vector_norm(self.function(torch.zeros_like(self.b))))
         return StepBounds(own * constant, slowest, own, at_zero / scale)
 
+    def guess(self, tol: float, max_depth: int) -> int | None:
+        """Not without a pass: the function may be anything."""
+        return None
+
     def norm(self, x: Tensor) -> float:
         """‖x‖_F."""
         return frobenius_norm(x)
@@ -86,6 +86,10 @@ class Steps:
         """Nobody else is asked."""
         return value
 
+    def with_input(self, b: Tensor) -> Steps:
+        """The same steps with another B."""
+        return replace(self, b=b)
+
     def without_input(self) -> Steps:
         """The same steps without B, and without what the function answers to nothing."""
         zero = torch.zeros_like(self.b)
@@ -97,7 +101,9 @@ class Steps:
         torch.mul(self.function(g), decay(n, self.eps), out=out)
         return self.activation.apply_(out.add_(self.b))
 
-    def descend(self, depth: int, keep: int, buffers: list[Tensor], ends: bool = False) -> list[Tensor]:
+    def descend(
+        self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False, ends: bool = False
+    ) -> list[Tensor]:
         """As :meth:`pprgnn.core.recursion.Problem.descend`."""
 
         def buffer(n: int) -> Tensor:
@@ -137,32 +143,39 @@ class Steps:
     ) -> Solution:
         """As :func:`solve_steps`."""
         check_limits(tol, max_depth, grad_terms)
+        self.check()
         wants_grad = wants_grad and torch.is_grad_enabled()
-        found = self.choose(rule, tol, max_depth, grad_terms if wants_grad and grad_terms is not None else 0)
-        if not wants_grad:
-            state = self.start(found.k, 0)
-        elif grad_terms is None or found.k < grad_terms:
-            state = self.finish(self.activation.function(self.b), found.k, checkpoint)  # all of it
-        else:
-            state = self.finish(self.start(found.k, grad_terms), grad_terms, checkpoint)
+        levels = grad_terms if wants_grad and grad_terms is not None else 0
+
+        def pass_of(k: int) -> tuple[Tensor, Callable[[], list[Tensor]]]:
+            terms = 0 if not wants_grad else k if grad_terms is None else min(k, grad_terms)
+            start = self.start(k, terms)
+            with torch.set_grad_enabled(wants_grad):
+                all_of_it = wants_grad and (grad_terms is None or k < grad_terms)
+                state = self.finish(self.activation.function(self.b) if all_of_it else start, terms, checkpoint)
+            return state, lambda: [state.detach(), start] if levels else [state.detach()]
+
+        with torch.no_grad():
+            found, state = run_at_depth(rule, self.detach(), tol, max_depth, levels, pass_of, wants_grad)
         return self.described(state, found, tol, max_depth)
 
-    def choose(self, rule: DepthRule, tol: float, max_depth: int, levels: int) -> Depth:
-        """The depth, such that so many levels are converged."""
+    def check(self) -> None:
+        """Raise if there is nothing to solve."""
         check_precision(self.b)
         if not finite(self.b.detach()):
             raise NotFiniteError(
                 "The input term b must be finite, but has NaN or infinite entries; look for NaN in the features "
                 "or an exploding loss before this layer."
             )
-        with torch.no_grad():
-            return rule.choose(self.detach(), tol, max_depth, levels)
 
     def described(self, state: Tensor, found: Depth, tol: float, max_depth: int) -> Solution:
         """The solution with all that is known about it; warns when it is not what was asked for."""
         status = found.status if finite(state.detach()) else Status.NOT_FINITE
-        _warn(status, found, tol, max_depth, self)
-        return found.solution(state, status)
+        solution = with_rounding(self.detach(), state, found, status, tol)
+        if not solution.converged:
+            facts = f"smallest eps = {float(self.eps.detach().min()):.3g}"
+            warnings.warn(failure(solution, facts, tol, max_depth), ConvergenceWarning, stacklevel=3)
+        return solution
 
     def _differentiable(self, n: int, g: Tensor) -> Tensor:
         return self.activation.function(self.function(g) * decay(n, self.eps) + self.b)
@@ -180,7 +193,7 @@ def solve_steps(
     activation: str | Activation | None = "relu",
     checkpoint: bool = False,
     lipschitz: Callable[[], float | None] = lambda: None,
-    strength: Callable[[], float] = lambda: 1.0,
+    numbers: Callable[[], Tensor] = lambda: torch.ones(1),
     graph: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
     wants_grad: bool = True,
 ) -> Solution:
@@ -200,7 +213,7 @@ def solve_steps(
         checkpoint: keep one state per term instead of all that autograd needs, and repeat steps for the gradient.
         lipschitz: an upper bound of f's Lipschitz constant in the Frobenius norm, or ``None`` where it is not
             known: depths are then compared with each other, without a proof.
-        strength: for rules that re-use depths between training steps: how strong f is now, up to a factor.
+        numbers: for rules that re-use depths between training steps: what f is made of, such as its weights.
         graph: likewise: numbers of nodes and edges, and a number that tells graphs apart.
         wants_grad: whether a gradient will be asked for, where autograd is on.
 
@@ -208,27 +221,9 @@ def solve_steps(
         >>> import torch
         >>> turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
         >>> solution = solve_steps(torch.ones(3, 2), lambda g: g @ turn, eps=0.5, lipschitz=lambda: 1.0)
-        >>> solution.status.name, solution.error_bound < 1e-5
+        >>> solution.status.name, solution.truncation_bound < 1e-5
         ('MEASURED', True)
     """
     rates, phi = as_eps(eps, b, b.size(-1)), resolve_activation(activation)
-    problem = Steps(b, function, rates, phi, lipschitz, strength, graph)
+    problem = Steps(b, function, rates, phi, lipschitz, numbers, graph)
     return problem.solve(resolve_depth(depth), tol, max_depth, grad_terms, checkpoint, wants_grad)
-
-
-def _warn(status: Status, found: Depth, tol: float, max_depth: int, problem: Steps) -> None:
-    if status.converged:
-        return
-    slowest = float(problem.eps.detach().min())
-    if status is Status.NOT_FINITE:
-        message = (
-            f"The state overflowed {problem.b.dtype} (smallest eps = {slowest:.3g}); use a larger eps, weight "
-            f"decay, gradient clipping or float64."
-        )
-    else:
-        reached = "" if found.measured_error is None else f" (error {found.measured_error:.1e})"
-        message = (
-            f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}, smallest eps = "
-            f"{slowest:.3g}. Raise max_depth, use a larger eps, or regularise the weights of the layer."
-        )
-    warnings.warn(message, ConvergenceWarning, stacklevel=4)

@@ -44,6 +44,7 @@ class GraphPart(Adjacency):
         super().__init__(near.crow_indices(), near.col_indices(), near.values(), normalize=whole.normalize)
         self.matrix, self._matrix_t = near, rows_t.near
         self._norm_bound, self._identity = whole.norm_bound, whole.identity
+        self.longest_row = whole.longest_row
         self.nodes, self.rows, self.rows_t, self.team = nodes, rows, rows_t, team
         self.interior, self.halo_rows = rows.interior, rows.far.size(1)
 

@@ -119,4 +119,4 @@ class _Copies(Neighbourhood):
         self, layer: Tensor, b: Tensor, weight: Tensor, eps: float | Tensor, activation: Activation
     ) -> Solution:
         """Those states."""
-        return Solution(self.states, 0, Status.FIXED, None, None, None, 0)
+        return Solution(self.states, 0, Status.FIXED)

@@ -174,7 +174,7 @@ class _Recorder(Neighbourhood):
             state, following = problem.step(n - 1, state, following, product), state
         give(following, product)
         self.states[key] = [state, *reversed(kept)]
-        return Solution(self.leave(state), depth, Status.FIXED, None, None, None, depth)
+        return Solution(self.leave(state), depth, Status.FIXED, depth)
 
 
 class _Around(Neighbourhood):
@@ -205,7 +205,7 @@ class _Around(Neighbourhood):
         key, rates = int(layer), as_eps(eps, b, weight.size(0)).detach()
         problem = Problem(b.detach(), weight.detach(), rates, self, activation)
         state = _SomeRows.apply(b, problem, key)  # type: ignore[no-untyped-call]
-        return Solution(state, self.graph.depths[key], Status.FIXED, None, None, None, 0)
+        return Solution(state, self.graph.depths[key], Status.FIXED)
 
 
 class _SomeRows(torch.autograd.Function):

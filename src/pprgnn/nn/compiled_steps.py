@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.decay import decay
-from pprgnn.core.depth import Fixed
+from pprgnn.core.depth import Fixed, run_at_depth
 from pprgnn.core.handles import held
 from pprgnn.nn.known_convs import know
 from pprgnn.nn.wrapped_conv import draws_at_random
@@ -48,12 +48,21 @@ def _settle(
 
     with torch.no_grad():
         problem = owner.problem(b, eps, call, args, kwargs, know(owner.conv, b, args, kwargs))
-        found = problem.choose(owner.depth_rule, owner.tol, owner.max_depth, terms)
-        state = problem.start(found.k, terms)
-        solution = problem.described(state, found, owner.tol, owner.max_depth)
-    owner.last_solution = replace(
-        solution, state=b.new_empty(0)
-    )  # the compiler may re-use the memory of the state
+        problem.check()
+
+        def pass_of(k: int) -> tuple[tuple[Tensor, Callable[[], Tensor]], Callable[[], list[Tensor]]]:
+            state = problem.start(k, terms)
+
+            def output() -> Tensor:
+                return problem.finish(state, terms, False)
+
+            return (state, output), lambda: [output(), state] if terms else [state]
+
+        limits = (owner.tol, owner.max_depth)
+        found, (state, output) = run_at_depth(owner.depth_rule, problem, *limits, terms, pass_of, terms > 0)
+        solution = problem.described(output(), found, *limits)
+    # The compiler may re-use the memory of the state.
+    owner.last_solution = replace(solution, state=b.new_empty(0))
     return state
 
 

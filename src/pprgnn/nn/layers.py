@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.core.depth_memories import DepthMemories
 from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.ppr_conv import PPRConv
@@ -35,18 +34,16 @@ def set_tolerance(module: torch.nn.Module, tol: float) -> None:
 
 @contextmanager
 def measure_afresh(module: torch.nn.Module) -> Iterator[None]:
-    """Within it, depths are chosen as if nothing was known from training; afterwards all is as it was before.
+    """Within it, every solve measures its depth on its own input, and proves it where it can.
 
-    What comes out then depends on the weights and on the graphs seen within the block (in their order), not on
-    the steps before; and the steps after do not depend on what happened in the block.
+    What comes out depends on the weights and on the input alone, and the steps after do not depend on what
+    happened in the block. For results that are kept, shown or handed on.
     """
     layers = [layer for _, layer in infinite_layers(module)]
     before = [layer.depth_rule for layer in layers]
-    kinds = (DepthMemory, DepthMemories)
-    fresh = {id(rule): type(rule)(rule.rule, rule.share) for rule in before if isinstance(rule, kinds)}
     try:
         for layer, rule in zip(layers, before, strict=True):
-            layer.depth_rule = fresh.get(id(rule), rule)  # other rules remember nothing
+            layer.depth_rule = rule.rule if isinstance(rule, DepthMemory) else rule
         yield
     finally:
         for layer, rule in zip(layers, before, strict=True):
@@ -54,14 +51,13 @@ def measure_afresh(module: torch.nn.Module) -> Iterator[None]:
 
 
 def depth_state(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What the layers remember about their depths: JSON values by layer, and tensors by ``layer/kind/name``."""
+    """What the layers remember about their depths: JSON values by layer, and tensors by ``layer/name``."""
     values: dict[str, Any] = {}
     tensors: dict[str, Tensor] = {}
     for name, memory in _memories(module).items():
-        values[name] = {}
-        for kind, state in memory.state().items():
-            tensors |= {f"{name}/{kind}/{key}": each for key, each in state.items() if isinstance(each, Tensor)}
-            values[name][kind] = {key: each for key, each in state.items() if not isinstance(each, Tensor)}
+        values[name] = memory.state()
+        own = values[name].pop("tensors")
+        tensors |= {f"{name}/{key}": each for key, each in own.items()}
     return values, tensors
 
 
@@ -74,13 +70,10 @@ def restore_depth_state(module: torch.nn.Module, state: Mapping[str, Any], tenso
             f"{sorted(state)}; restore them into the network they came from."
         )
     for name, memory in memories.items():
-        kinds = {}
-        for kind, values in state[name].items():
-            own = {key: tensors.get(f"{name}/{kind}/{key}") for key in ("direction", "probe")}
-            kinds[kind] = {**own, **values}
-        memory.restore(kinds)
+        own = {key.removeprefix(f"{name}/"): each for key, each in tensors.items() if key.startswith(f"{name}/")}
+        memory.restore({**state[name], "tensors": own})
 
 
-def _memories(module: torch.nn.Module) -> dict[str, DepthMemories]:
+def _memories(module: torch.nn.Module) -> dict[str, DepthMemory]:
     layers = infinite_layers(module)
-    return {name: layer.depth_rule for name, layer in layers if isinstance(layer.depth_rule, DepthMemories)}
+    return {name: layer.depth_rule for name, layer in layers if isinstance(layer.depth_rule, DepthMemory)}

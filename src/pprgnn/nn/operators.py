@@ -8,7 +8,7 @@ its depths, it may have rules and activations that words cannot say, and it is t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,13 +17,14 @@ from torch import Tensor
 
 from pprgnn.core.activation import RELU, TANH, Activation, leaky_relu, resolve_activation
 from pprgnn.core.adjacency import Adjacency, times
-from pprgnn.core.buffers import give, take
+from pprgnn.core.buffers import take
 from pprgnn.core.decay import as_eps
-from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured
+from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
 from pprgnn.core.handles import held
 from pprgnn.core.lent_buffers import lend, reclaim
 from pprgnn.core.recursion import Problem, pull_back
-from pprgnn.core.solution import Solution
+from pprgnn.core.recursion import run as run_pass
+from pprgnn.core.solution import weakest
 from pprgnn.core.solve import check_inputs, described
 from pprgnn.nn.adjacency_cache import adjacency_by_content
 
@@ -145,36 +146,27 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, graph: Graph, options: Options) 
     terms = grad_terms if wants_grad and grad_terms != ALL else 0
     adj, phi = adjacency(graph, b.size(0), b.dtype), _activation(word, owner)
     check_inputs(b, weight, adj, tol, max_depth, None if grad_terms == ALL else grad_terms)
-    given = Problem(b.contiguous(), weight, _rates(eps, b), adj, phi)
-    found = _rule(rule, owner).choose(given, tol, max_depth, terms)
-    keep = min(terms, found.k)
-    kept = take(b.expand(slots, *b.shape))
-    scratch = [take(b) for _ in range(keep - 1 if checkpoint and keep > 1 else 1 if keep == 0 else 0)]
-    buffers = [take(b), *scratch, *kept.unbind(0)[:keep]]
-    problem = given.entered()
-    out = problem.descend(found.k, keep, buffers, leave=True)[0]
-    given.left(problem)
-    give(*scratch)
-    solution = described(out, found, tol, max_depth, weight, given.eps, adj)
+    given = Problem(b.contiguous(), weight.contiguous(), _rates(eps, b), adj, phi)
+
+    def pass_of(k: int) -> tuple[tuple[Tensor, Tensor], Callable[[], list[Tensor]]]:
+        kept = take(b.expand(slots, *b.shape))
+        states = run_pass(given, k, terms, checkpoint, kept.unbind(0))
+        return (states[0], kept), lambda: [states[0], states[-1]] if terms else [states[0]]
+
+    found, (out, kept) = run_at_depth(_rule(rule, owner), given, tol, max_depth, terms, pass_of, wants_grad)
+    solution = described(given, out, found, tol, max_depth)
     if owner is not None:
         # Without the state: the compiler may do with its memory what it likes.
         solution = replace(solution, state=out.new_empty(0))
-        owner.last_solution = _worse(owner.last_solution if part else None, solution)
-    return lend(out), lend(kept), torch.tensor(found.k, device="cpu")
+        before = [owner.last_solution] if part and owner.last_solution is not None else []
+        owner.last_solution = weakest([*before, solution], solution.state)
+    return out, lend(kept), torch.tensor(found.k, device="cpu")
 
 
 def _rates(eps: Tensor, b: Tensor) -> Tensor:
     if eps.numel() == 1 and 0.0 < float(eps) < math.inf:  # the quick way
         return eps.reshape(())
     return as_eps(eps, b, b.size(1))
-
-
-def _worse(before: Solution | None, now: Solution) -> Solution:
-    """One for all sets of features on the same graph: the deepest, and the least that is known of any."""
-    if before is None:
-        return now
-    worst = max(before, now, key=lambda each: (not each.converged, each.depth))
-    return replace(worst, products=before.products + now.products)
 
 
 def pull(saved: Sequence[Any], graph: Graph, options: Options, needs: list[bool]) -> list[Tensor]:
@@ -184,20 +176,16 @@ def pull(saved: Sequence[Any], graph: Graph, options: Options, needs: list[bool]
     k, adj = int(depth), adjacency(graph, out.size(0), out.dtype)
     phi = _activation(options.activation, held(graph.layer))
     rates = eps.reshape(()) if eps.numel() == 1 else eps
-    given = Problem(out if b is None else b.contiguous(), weight, rates, adj, phi)
+    given = Problem(out if b is None else b.contiguous(), weight.contiguous(), rates, adj, phi)
     if options.grad_terms == ALL:
-        keep = terms = k + 1
-        buffers = [take(out) for _ in range(keep + 1)]
-        problem = given.entered()
-        states, repeats = problem.descend(k, k, buffers, leave=True), False
-        given.left(problem)
+        terms, repeats = k + 1, False
+        out, *states = run_pass(given, k, terms, False)
     else:
-        buffers, terms = [], min(options.grad_terms, k + 1)
+        terms = min(options.grad_terms, k + 1)
         keep = min(terms, k)
         repeats = options.checkpoint and keep > 1
-        states = [out, *kept.unbind(0)[: 1 if repeats else keep]]
-    b_bar, weight_bar, eps_bar, value_bar = pull_back(given, states, grad, k, terms, needs, repeats)
-    give(*buffers)
+        states = list(kept.unbind(0)[: 1 if repeats else keep])
+    b_bar, weight_bar, eps_bar, value_bar = pull_back(given, out, states, grad, k, terms, needs, repeats)
     if value_bar is not None:
         value_bar = _per_edge(value_bar, adj, graph)
     found = (
