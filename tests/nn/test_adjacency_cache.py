@@ -8,7 +8,7 @@ import torch
 
 from pprgnn import Adjacency
 from pprgnn.nn import PPRConv, adjacency_cache
-from pprgnn.nn.adjacency_cache import CAPACITY, adjacency_by_content, cached_adjacency
+from pprgnn.nn.adjacency_cache import BLOCK, CAPACITY, adjacency_by_content, cached_adjacency, checksum
 
 EDGES = [[0, 1, 1, 2], [1, 0, 2, 1]]
 
@@ -165,3 +165,52 @@ def test_compiled_layers_build_a_graph_once(monkeypatch):
     fast(x, edges.flip(0)).sum().backward()
     assert len(built) == 2
     torch._dynamo.reset()
+
+
+def test_changes_of_data_are_seen(lookup):
+    """They leave no trace in the version of a tensor."""
+    edges, weight = torch.tensor(EDGES), torch.ones(4)
+    lookup(edges, weight)
+    weight.data.mul_(5)
+    lookup(edges, weight)
+    edges.data[0, 0] = 3
+    lookup(edges, weight)
+    weight.numpy()[1] = -1
+    lookup(edges, weight)
+    assert lookup.built == 4
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
+def test_changes_of_the_data_of_a_matrix_are_seen(layout):
+    conv, x = PPRConv(3, 3, depth=2), torch.randn(4, 3)
+    matrix = torch.eye(4).roll(1, 0).to_sparse(layout=getattr(torch, layout))
+    before = conv(x, matrix)
+    (matrix._values() if layout == "sparse_coo" else matrix.values()).data[1:] *= 5
+    after = conv(x, matrix)
+    assert not torch.equal(before, after)
+    assert torch.equal(after, conv(x, matrix.clone()))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32, torch.float64, torch.uint8])
+def test_a_checksum_follows_every_bit(dtype):
+    draw = torch.Generator().manual_seed(0)
+    for size in (1, 2, 7, 8, 100, 3 * BLOCK + 5):
+        tensor = torch.randint(0, 100, (2, size), generator=draw).to(dtype)
+        known, flat = checksum(tensor), tensor.view(-1)
+        assert checksum(tensor.clone()) == checksum(tensor.t().contiguous().t()) == known
+        for _ in range(20):
+            place = int(torch.randint(0, 2 * size, (), generator=draw))
+            bits = flat.clone().view(torch.uint8)
+            byte = place * flat.element_size() + int(torch.randint(0, flat.element_size(), (), generator=draw))
+            bits[byte] ^= 1 << int(torch.randint(0, 8, (), generator=draw))
+            assert checksum(bits.view(dtype).view_as(tensor)) != known
+        if size > 1:
+            assert len({checksum(each) for each in (tensor, tensor.flip(0), tensor.flip(1), tensor.roll(1))}) == 4
+    assert checksum(-torch.ones(6, dtype=torch.float64)) != checksum(torch.ones(6, dtype=torch.float64))
+
+
+def test_a_checksum_takes_little_memory_and_time():
+    edges = torch.randint(0, 1000, (2, 1_000_000))
+    with torch.profiler.profile(profile_memory=True) as profile:
+        checksum(edges)
+    assert max(event.self_cpu_memory_usage for event in profile.events()) < 2**20

@@ -600,7 +600,11 @@ def test_edges_and_loops_that_come_twice(graph, name):
 def test_sparse_matrices_are_turned_too(graph, conv):
     layer = InfiniteDepth(conv, depth=3, direction="out")
     sparse = to_torch_csr_tensor(graph.edge_index.flip(0), size=(NODES, NODES))
-    torch.testing.assert_close(layer(graph.x, sparse), layer(graph.x, graph.edge_index))
+    turned = InfiniteDepth(conv, depth=3)
+    conv.flow = "source_to_target"
+    expected = turned(graph.x, sparse.t().to_sparse_csr())
+    conv.flow = "target_to_source"
+    torch.testing.assert_close(layer(graph.x, sparse), expected)
 
 
 # ------------------------------------------------------------------------------------------------------ bad input

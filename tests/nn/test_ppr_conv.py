@@ -142,11 +142,41 @@ def test_cached_keeps_the_first_graph_and_reset_forgets_it(graph):
     x, edge_index, edge_weight = graph
     conv = PPRConv(4, 8, cached=True, depth=3)
     first = conv(x, edge_index, edge_weight)
-    torch.testing.assert_close(conv(x, edge_index[:, :2]), first)  # as in GCNConv: the cache wins
-    conv.reset_parameters()
+    kept = conv._cached_adj
+    turned = torch.arange(edge_index.size(1) - 1, -1, -1)
+    for edges, weight in [(edge_index.clone(), edge_weight.clone()), (edge_index[:, turned], edge_weight[turned])]:
+        torch.testing.assert_close(conv(x, edges, weight), first)  # the same graph in other tensors
+        assert torch.equal(conv._cached_adj.to_dense(), kept.to_dense())
+    others = [
+        (x, edge_index[:, :2], None),
+        (x, edge_index, 2 * edge_weight + 1),
+        (x[:-1], edge_index[:, :2], None),
+    ]
+    for arguments in [*others, (x, Adjacency.from_edge_index(edge_index, num_nodes=7, normalize=None))]:
+        with pytest.raises(ValueError, match=r"cached=True keeps the graph of the first call, .* but another one"):
+            conv(*arguments)
+    torch.testing.assert_close(conv.double()(x.double(), edge_index, edge_weight.double()), first.double())
+    conv.float().reset_parameters()
     assert conv.last_solution is None
     conv(x, edge_index[:, :2])
     assert conv._cached_adj.num_edges == 2 + 7
+
+
+def test_cached_graphs_have_no_learned_weights(graph):
+    x, edge_index, edge_weight = graph
+    conv = PPRConv(4, 8, cached=True)
+    with pytest.raises(ValueError, match="cannot be learned; use cached=False"):
+        conv(x, edge_index, edge_weight.clone().requires_grad_())
+    assert PPRConv(4, 8)(x, edge_index, edge_weight.clone().requires_grad_()).shape == (7, 8)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_copies_of_a_layer_that_has_seen_a_graph(graph, cached):
+    x, edge_index, edge_weight = graph
+    conv = PPRConv(4, 8, cached=cached, depth=3)
+    expected = conv(x, edge_index, edge_weight)
+    for twin in (copy.deepcopy(conv), pickle.loads(pickle.dumps(conv))):
+        assert torch.equal(twin(x, edge_index, edge_weight), expected)
 
 
 def test_changed_edges_are_noticed_without_caching(graph):

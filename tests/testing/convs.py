@@ -3,6 +3,7 @@
 import copy
 
 import torch
+from torch_geometric import EdgeIndex
 from torch_geometric.nn import Linear
 from torch_geometric.utils import is_torch_sparse_tensor
 
@@ -14,6 +15,10 @@ class GoodConv(torch.nn.Module):
         super().__init__()
         self.lin = Linear(in_channels, out_channels)
         self.flow, self.cached, self.kept = "source_to_target", False, None
+        self.hooks = []
+
+    def register_message_forward_hook(self, hook):
+        self.hooks.append(hook)
 
     def reset_parameters(self):
         self.lin.reset_parameters()
@@ -25,17 +30,24 @@ class GoodConv(torch.nn.Module):
         matrix = self.matrix(x, edge_index, edge_weight)
         if self.cached:
             matrix = self.kept = matrix if self.kept is None else self.kept
+        for hook in self.hooks:
+            hook(self, matrix)
         return self.combine(matrix, self.lin(x))
 
     def matrix(self, x, edge_index, edge_weight):
         if is_torch_sparse_tensor(edge_index):
             return self.from_sparse(edge_index)
+        if isinstance(edge_index, EdgeIndex):
+            edge_index = self.from_edge_index(edge_index)
         num_nodes = x.size(-2)
         self.validate(edge_index, num_nodes)
         if edge_weight is None:
             edge_weight = x.new_ones(edge_index.size(1))
         target, source = edge_index if self.flow == "target_to_source" else edge_index.flip(0)
         return x.new_zeros(num_nodes, num_nodes).index_put((target, source), edge_weight)
+
+    def from_edge_index(self, edge_index):
+        return edge_index.as_tensor()
 
     def from_sparse(self, adj_t):
         return adj_t.to_dense()
@@ -45,7 +57,7 @@ class GoodConv(torch.nn.Module):
             raise ValueError(f"Node ids must be below {num_nodes}.")
 
     def combine(self, matrix, h):
-        return torch.tanh(matrix @ h + h)
+        return 1 * torch.tanh(matrix @ h + h)  # not what tanh keeps for its gradient: that must not be changed
 
 
 class ReturnsTuple(GoodConv):
@@ -114,7 +126,7 @@ class LeavesBufferOnOtherDevice(GoodConv):
 
 class UsesDefaultDevice(GoodConv):
     def combine(self, matrix, h):
-        return torch.tanh((matrix + torch.eye(matrix.size(0), dtype=h.dtype)) @ h)
+        return 1 * torch.tanh((matrix + torch.eye(matrix.size(0), dtype=h.dtype)) @ h)
 
 
 class AssumesContiguousFeatures(GoodConv):
@@ -342,3 +354,68 @@ class CrashesOnTuples(GoodConv):
     def forward(self, x, *args, **kwargs):
         x.size(0)
         return super().forward(x, *args, **kwargs)
+
+
+class RefusesEdgeIndex(GoodConv):
+    def from_edge_index(self, edge_index):
+        raise TypeError("no EdgeIndex")
+
+
+class SortsEdgeIndexWrongly(GoodConv):
+    def from_edge_index(self, edge_index):
+        edges = edge_index.as_tensor()
+        return edges.flip(0) if edge_index.is_sorted_by_row else edges
+
+
+class AssumesContiguousWeights(GoodConv):
+    def combine(self, matrix, h):
+        weight = self.lin.weight
+        read = weight.as_strided(weight.shape, (weight.size(1), 1)) if weight.dim() == 2 else weight
+        return super().combine(matrix, h) + (read - weight).square().sum()
+
+
+class StopsAtZeros(GoodConv):
+    stopped = False
+
+    def combine(self, matrix, h):
+        out = super().combine(matrix, h)
+        self.stopped = self.stopped or bool((h == self.lin.bias).all())
+        return 0 * out if self.stopped else out
+
+
+class KnowsGraphByVersion(KnowsGraphByObject):
+    versions = None
+
+    def matrix(self, x, edge_index, edge_weight):
+        if is_torch_sparse_tensor(edge_index) or edge_index.is_inference():
+            return GoodConv.matrix(self, x, edge_index, edge_weight)
+        versions = edge_index._version, None if edge_weight is None else edge_weight._version
+        if versions != self.versions:
+            self.known, self.versions = None, versions
+        return super().matrix(x, edge_index, edge_weight)
+
+
+class IgnoresHooks(GoodConv):
+    def register_message_forward_hook(self, hook):
+        pass
+
+
+class KeepsItsOutputForTheGradient(GoodConv):
+    def combine(self, matrix, h):
+        return torch.tanh(matrix @ h + h)
+
+
+class _OnceOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return torch.tanh(z)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (1 - torch.tanh(ctx.saved_tensors[0].detach()) ** 2)
+
+
+class ForgetsSecondGradient(GoodConv):
+    def combine(self, matrix, h):
+        return 1 * _OnceOnly.apply(matrix @ h + h)

@@ -29,7 +29,8 @@ MEANT_FOR = {
     convs.DiffersWithoutGradient: {"gradient_modes"},
     convs.IgnoresFlow: {"flow"},
     convs.NeedsChannels: {"lazy_channels"},
-    convs.KnowsGraphByObject: {"changed_graph", "changed_matrix"},
+    convs.KnowsGraphByObject: {"changed_graph", "changed_data", "changed_matrix"},
+    convs.KnowsGraphByVersion: {"changed_data"},
     convs.KnowsMatrixByObject: {"changed_matrix"},
     convs.IgnoresCached: {"cached"},
     convs.ResetsWeightOnly: {"reset_parameters"},
@@ -42,7 +43,7 @@ MEANT_FOR = {
     convs.KeepsItsOutput: {"deep_copy"},
     convs.HoldsLambda: {"pickling"},
     convs.ClampsWeightsInPlace: {"inputs_unchanged"},
-    convs.ScalesGradient: {"gradient"},
+    convs.ScalesGradient: {"gradient", "gradient_penalty"},
     convs.DetachesFeatures: {"gradient", "complete_gradient"},
     convs.HasUnusedParameter: {"complete_gradient"},
     convs.LeaksGradientBetweenComponents: {"local_gradient"},
@@ -51,6 +52,13 @@ MEANT_FOR = {
     convs.CrashesOnIds: {"unknown_nodes"},
     convs.HidesNaN: {"nan_features"},
     convs.CrashesOnTuples: {"tuple_features"},
+    convs.RefusesEdgeIndex: {"edge_index_class"},
+    convs.SortsEdgeIndexWrongly: {"edge_index_class"},
+    convs.AssumesContiguousWeights: {"strided_parameters"},
+    convs.StopsAtZeros: {"zeros_first"},
+    convs.IgnoresHooks: {"message_hooks"},
+    convs.KeepsItsOutputForTheGradient: {"in_place_activation"},
+    convs.ForgetsSecondGradient: {"gradient_penalty"},
 }
 NAMES = {check.__name__ for check in conv_checks()}
 

@@ -30,8 +30,9 @@ def propagate(in_channels, out_channels):
 
 
 CSC = {"csc_layout": "PyG's normalisation refuses CSC matrices"}
+LOOPS = {"self_loops": "PyG adds to an existing self-loop in matrices and keeps it in edge_index"}
 GCN = CSC | {
-    "self_loops": "PyG adds to an existing self-loop in matrices and keeps it in edge_index",
+    **LOOPS,
     "unknown_nodes": "torch's index error comes through",
 }
 KNOWN = {
@@ -40,8 +41,8 @@ KNOWN = {
     "APPNP": (propagate, GCN | {"tuple_features": "a tuple is not looked for"}),
 }
 INFINITE = {
-    "GCN": (lambda width: GCNConv(width, width), {}),
-    "GCN out": (lambda width: GCNConv(width, width), {}),
+    "GCN": (lambda width: GCNConv(width, width), LOOPS),
+    "GCN out": (lambda width: GCNConv(width, width), LOOPS),
     "SAGE": (lambda width: SAGEConv(width, width), {}),
     "GIN": (lambda width: GINConv(mlp(width)), {}),
     "GAT": (

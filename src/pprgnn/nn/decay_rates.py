@@ -17,10 +17,11 @@ def as_rates(eps: float | Sequence[float] | Tensor, channels: int | None) -> tup
     rates = tuple(float(rate) for rate in values) if several else (float(values),)
     if not rates:
         raise ValueError("eps must be a rate or several, but came as an empty list; try eps=0.25.")
-    if not all(0.0 < rate < math.inf for rate in rates):  # also refuses NaN
+    single = torch.tensor(rates, dtype=torch.float32, device="cpu").tolist()
+    if not all(0.0 < rate < math.inf for rate in single):  # also refuses NaN
         raise ValueError(
-            f"eps must be positive and finite, but came as {eps}; the smaller eps, the farther messages travel "
-            f"(try 0.05 to 1)."
+            f"eps must be positive and finite, but came as {eps} (in float32 {single}); the smaller eps, the "
+            f"farther messages travel (try 0.05 to 1)."
         )
     if channels is None and len(rates) > 1:
         raise ValueError("Several rates are shared out among channels; give channels=... to say how many.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
@@ -14,11 +15,12 @@ from torch_geometric.nn.inits import reset, zeros
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.decay import as_eps
-from pprgnn.core.depth import DepthRule, Fixed, Measured
+from pprgnn.core.depth import DepthRule, Fixed
 from pprgnn.core.steps import Steps
 from pprgnn.nn import compiled_steps
-from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
-from pprgnn.nn.known_convs import Known, exact_norm, know, matrices_of, quick_norm, strength_of
+from pprgnn.nn.adjacency_cache import contents_of
+from pprgnn.nn.infinite_layer import MESSAGE_HOOKS, InfiniteLayer, check_numbers, one_set_of_nodes
+from pprgnn.nn.known_convs import Known, exact_norm, know, matrices_of
 from pprgnn.nn.wrapped_conv import (
     check_inside,
     check_nodes,
@@ -29,6 +31,7 @@ from pprgnn.nn.wrapped_conv import (
     shape_of,
     tensors_of,
     width_of,
+    without_edge_index,
     without_masks,
 )
 
@@ -112,8 +115,13 @@ class InfiniteDepth(InfiniteLayer):
         self.direction = direction
         self.lipschitz = lipschitz
         self.conv = directed(conv, direction)
+        self.flow: str = getattr(self.conv, "flow", "source_to_target")  # explainers go against it
+        for name in MESSAGE_HOOKS:  # its messages are those of the convolution
+            setattr(self, name, getattr(self.conv, name, OrderedDict()))
         self.lin: torch.nn.Module = torch.nn.Identity()
         self.bias = None
+        self._explained_input: tuple[float, ...] = ()
+        self._explained_depth = 0
         if in_channels is not None:
             if channels is None:
                 raise ValueError(
@@ -143,14 +151,26 @@ class InfiniteDepth(InfiniteLayer):
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Node features in, node features out; everything else goes to the convolution as it is."""
         x = one_set_of_nodes(type(self).__name__, x)
+        self._check_hooks()
         if isinstance(x, Mapping):
             return self._forward_types(x, args, kwargs)
         b = self._input_term(x)
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            args, kwargs = without_edge_index(args, kwargs)  # they follow plain tensors alone
         if not torch.compiler.is_compiling():
             check_nodes(args[0] if args else kwargs.get("edge_index"), b.size(-2))
         return self._forward_joined(b, lambda g: self.conv(g, *args, **kwargs), args, kwargs)
 
+    def _check_hooks(self) -> None:
+        hooks = [name for name in MESSAGE_HOOKS if getattr(self, name)]
+        if any(getattr(self, name) is not getattr(self.conv, name, None) for name in hooks):
+            raise ValueError(
+                f"'{type(self).__name__}' sends no messages of its own; register hooks on the convolutions in "
+                f"{type(self.conv).__name__} instead."
+            )
+
     def _input_term(self, x: Tensor) -> Tensor:
+        check_numbers(type(self).__name__, x)
         if not isinstance(x, Tensor) or x.dim() < 2:
             raise ValueError(f"x must have shape (num_nodes, channels), but is {shape_of(x)}.")
         if x.size(-2) == 0:
@@ -200,8 +220,8 @@ class InfiniteDepth(InfiniteLayer):
         with torch.autocast(b.device.type, enabled=False):
             if torch.compiler.is_compiling():
                 return compiled_steps.forward(self, b, checked(call, self.conv), args, kwargs)
-            if self.explain:
-                return self._explained(self.problem(b, self.eps, call, args, kwargs))
+            if any(getattr(part, "explain", None) for part in self.modules()):
+                return self._explained(b, call, args, kwargs)
             known = know(self.conv, b, args, kwargs)
             if known is not None and known.weight is not None:
                 return self._remember(self._solve_product(b, known.weight.contiguous(), known.adj))
@@ -210,7 +230,8 @@ class InfiniteDepth(InfiniteLayer):
             solution = self.problem(b, self.eps, call, args, kwargs, known).solve(
                 self.depth_rule, self.tol, self.max_depth, self.grad_terms, self.checkpoint, wants_grad
             )
-        return self._remember(solution)
+        state = self._remember(solution)
+        return state.clone() if state.requires_grad else state  # φ keeps its output, which others may overwrite
 
     def problem(
         self,
@@ -229,7 +250,7 @@ class InfiniteDepth(InfiniteLayer):
             as_eps(eps, b, b.size(-1)),
             self.activation,
             lambda: self._lipschitz(known, b, args, kwargs),
-            lambda: self._strength(known),
+            self._numbers,
             cache(lambda: graph_of(b, args, kwargs)),
         )
 
@@ -243,18 +264,23 @@ class InfiniteDepth(InfiniteLayer):
             raise ValueError(f"lipschitz must be a number >= 0, but came as {given}.")
         return float(given)
 
-    def _strength(self, known: Known | None) -> float:
-        # Of the matrix no more than a factor: its norm would be computed anew for every batch of graphs.
-        strength = None if known is None else known.lipschitz(quick_norm, 1.0)
-        return strength_of(self.conv) if strength is None else max(strength, 1e-30)
+    def _numbers(self) -> Tensor:
+        parameters = [each.detach().flatten() for each in self.conv.parameters()]
+        return torch.cat(parameters) if parameters else torch.ones(1)
 
-    def _explained(self, problem: Steps) -> Tensor:
-        """With all of the gradient, at the depth found before: explainers put masks on every message."""
-        if self.last_solution is None:
-            with without_masks(self), torch.no_grad():
-                self._remember(problem.solve(Measured(), self.tol, self.max_depth, None))
-        assert self.last_solution is not None
-        return problem.solve(Fixed(self.last_solution.depth), self.tol, self.max_depth, None).state
+    def _explained(
+        self, b: Tensor, call: Callable[[Tensor], Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
+        """With masks on every message and all of the gradient, as deep as the layer is without masks."""
+        given = (self.tol, self.max_depth, *contents_of(b, *tensors_of(args, kwargs), *self.parameters()))
+        if given != self._explained_input:  # else nothing but the masks has changed
+            with without_masks(self), torch.no_grad(), self._measuring():
+                problem = self.problem(b, self.eps, call, args, kwargs, know(self.conv, b, args, kwargs))
+                solution = problem.solve(self.depth_rule, self.tol, self.max_depth, None)
+            self._remember(solution)
+            self._explained_input, self._explained_depth = given, solution.depth
+        problem = self.problem(b, self.eps, call, args, kwargs)
+        return problem.solve(Fixed(self._explained_depth), self.tol, self.max_depth, None).state
 
     def __repr__(self) -> str:
         width = "" if self.in_channels is None else f"{self.in_channels}, "

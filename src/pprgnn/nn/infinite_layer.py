@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch_geometric.explain.algorithm import graphmask_explainer
 from torch_geometric.nn.conv import MessagePassing
 
+import pprgnn.nn.explained_hops  # noqa: F401  # tells PyG's explainers how far these layers read
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.depth import DepthRule, Measured, resolve_depth
-from pprgnn.core.depth_memories import DepthMemories
+from pprgnn.core.depth import DepthRule, Fixed, Measured, resolve_depth
 from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.core.handles import handle_of
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution
-from pprgnn.core.solve import solve
+from pprgnn.core.solve import check_limits, solve
 from pprgnn.nn.decay_rates import as_rates, per_channel
+
+MESSAGE_HOOKS = [
+    f"_{what}_forward{when}_hooks"
+    for what in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for when in ("", "_pre")
+]
 
 
 class InfiniteLayer(MessagePassing):  # type: ignore[misc]
@@ -48,6 +56,7 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_limits(tol, max_depth, grad_terms)
         if learn_eps not in (True, False, "channel"):
             raise ValueError(f"learn_eps must be True, False or 'channel', but came as {learn_eps!r}.")
         self.learn_eps = learn_eps
@@ -57,7 +66,7 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
         self.grad_terms = grad_terms
         self.checkpoint = checkpoint
         rule = resolve_depth(depth)
-        self.depth_rule = DepthMemories(rule) if isinstance(rule, Measured) else rule
+        self.depth_rule = DepthMemory(rule) if isinstance(rule, Measured) else rule
         self.depth = depth
         self.rates = as_rates(eps, channels)
         self._rate_channels = channels
@@ -82,7 +91,7 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
             with torch.no_grad():
                 self.log_eps.copy_(start.log().view_as(self.log_eps))
         self.last_solution = None
-        if isinstance(self.depth_rule, DepthMemory | DepthMemories):
+        if isinstance(self.depth_rule, DepthMemory):
             self.depth_rule.forget()
 
     @property
@@ -96,6 +105,21 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
             eps = next(self.parameters(), torch.empty(0)).new_tensor(self.rates)
         several = self._rate_channels is not None and eps.numel() not in (1, self._rate_channels)
         return per_channel(eps, self._rate_channels) if several and self._rate_channels else eps
+
+    @property
+    def explain(self) -> bool | None:
+        """Whether an explainer looks at the messages, as everywhere in PyG."""
+        return self._explain  # type: ignore[no-any-return]
+
+    @explain.setter
+    def explain(self, explain: bool | None) -> None:
+        if explain and getattr(self.explain_message, "__func__", None) is graphmask_explainer.explain_message:
+            del self.explain_message  # other explainers may come
+            raise ValueError(
+                f"GraphMaskExplainer normalises the messages of a layer, after which the many hops of "
+                f"'{type(self).__name__}' no longer decay; use GNNExplainer, PGExplainer or CaptumExplainer."
+            )
+        MessagePassing.explain.fset(self, explain)
 
     @abstractmethod
     def weights(self) -> list[Tensor]:
@@ -116,6 +140,29 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
             grad_terms=self.grad_terms,
             activation=self.activation,
             checkpoint=self.checkpoint,
+        )
+
+    @contextmanager
+    def _measuring(self) -> Iterator[None]:
+        """Within it, depths are measured on the very input, whatever was found on others before."""
+        rule = self.depth_rule
+        self.depth_rule = getattr(rule, "rule", rule)  # what the memory asks when it does not know
+        try:
+            yield
+        finally:
+            self.depth_rule = rule
+
+    def hops_within(self, num_nodes: int) -> int:
+        """How many hops away a node may be to have an influence, in a graph with so many nodes."""
+        if not isinstance(self.depth_rule, Fixed):
+            return num_nodes
+        return self.depth_rule.k * getattr(self, "hops", 1) + getattr(self, "smooth_input", False)
+
+    def __prepare_scriptable__(self) -> None:
+        """Called by ``torch.jit.script``."""
+        raise ValueError(
+            f"torch.jit.script cannot follow '{type(self).__name__}', whose depth depends on its input; use "
+            f"torch.compile or torch.export."
         )
 
     def _remember(self, solution: Solution) -> Tensor:
@@ -152,3 +199,17 @@ def one_set_of_nodes(layer: str, x: Any) -> Any:
         f"'{layer}' received a tuple of node features, but a recursion needs the same nodes on both sides; use "
         f"'SAGEConv' or 'GraphConv' for bipartite graphs."
     )
+
+
+def check_numbers(layer: str, x: Any) -> None:
+    """Raise for features on the meta device: how deep a layer goes depends on numbers."""
+    if isinstance(x, Tensor) and x.is_meta:
+        raise ValueError(
+            f"'{layer}' computes with numbers, but x is on the meta device and has none; pass real features (the "
+            f"output has a row for each of x)."
+        )
+
+
+def has_message_hooks(conv: torch.nn.Module) -> bool:
+    """Whether somebody wants to see the messages of this layer; a product with a matrix sends none."""
+    return any(getattr(conv, name, None) for name in MESSAGE_HOOKS)

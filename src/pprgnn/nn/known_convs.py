@@ -13,9 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric.nn import MLP, GCNConv, GINConv, GraphConv, SAGEConv
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import add_self_loops, is_torch_sparse_tensor
+from torch_geometric.utils.sparse import set_sparse_value
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.nn.through_adjacency import as_adjacency
@@ -55,12 +58,18 @@ def know(conv: torch.nn.Module, state: Tensor, args: tuple[Any, ...], kwargs: di
         return None
     if torch._C._are_functorch_transforms_active():  # torch.func cannot see through our products
         return None
-    if conv.explain or _is_watched(conv) or conv.decomposed_layers > 1:
+    if conv.explain or is_watched(conv) or conv.decomposed_layers > 1:
         return None
     named = dict(zip(("edge_index", "edge_weight"), args, strict=False)) | kwargs
     if len(args) > 2 or not {"edge_index"} <= named.keys() <= {"edge_index", "edge_weight"}:
         return None
     edge_index, weight = named["edge_index"], named.get("edge_weight")
+    sparse = is_torch_sparse_tensor(edge_index)
+    told = edge_index.sparse_size() if isinstance(edge_index, EdgeIndex) else edge_index.shape if sparse else ()
+    if not {*told} <= {state.size(0), None}:
+        return None  # PyG refuses it
+    if isinstance(edge_index, EdgeIndex):
+        edge_index = edge_index.as_tensor()
     if conv.flow != "source_to_target" and isinstance(edge_index, Adjacency):
         return None
     if type(conv) is GCNConv and _is_edge_index(edge_index) and _has_double_loops(edge_index):
@@ -73,7 +82,7 @@ def know(conv: torch.nn.Module, state: Tensor, args: tuple[Any, ...], kwargs: di
     def adjacency(**options: Any) -> Adjacency:
         return as_adjacency(edge_index, weight, state.size(0), state.dtype, flow=conv.flow, **options)
 
-    return look(conv, weight is not None, adjacency)
+    return look(conv, weight is not None, sparse, adjacency)
 
 
 def _is_edge_index(value: Any) -> bool:
@@ -95,16 +104,21 @@ def _cached_edges(conv: Any, edge_index: Tensor, weight: Tensor | None, state: T
     return edges, weight
 
 
-def _is_watched(conv: torch.nn.Module) -> bool:
+def is_watched(conv: torch.nn.Module) -> bool:
     """Whether there are hooks on its messages or passes, which a product would go past."""
     return any(hooks for name, hooks in vars(conv).items() if name.endswith("_hooks") and "state_dict" not in name)
 
 
-def _gcn(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+def _gcn(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
     if conv.aggr not in ("add", "sum") or conv.improved:
         return None
     normalize = conv.normalize and not conv.cached
-    adj = adjacency(normalize="sym" if normalize else None, add_self_loops=normalize and conv.add_self_loops)
+    loops = normalize and conv.add_self_loops
+    adj = adjacency(
+        normalize="sym" if normalize else None,
+        add_self_loops=loops and not sparse,
+        of_matrix=_with_loops if loops else None,
+    )
 
     def function(g: Tensor) -> Tensor:
         out: Tensor = adj @ conv.lin(g)
@@ -118,17 +132,43 @@ def _gcn(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Know
     )
 
 
-def _sage(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+def _sage(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
     if weighted or conv.aggr not in ("mean", "add", "sum") or conv.project or conv.normalize:
         return None
-    adj = adjacency(normalize="row" if conv.aggr == "mean" else None, add_self_loops=False)
+    mean = conv.aggr == "mean"
+    adj = adjacency(
+        normalize="row" if mean and not sparse else None,
+        add_self_loops=False,
+        of_matrix=_by_count if mean else None,
+    )
     return _neighbours_and_self(adj, conv.lin_l, conv.lin_r if conv.root_weight else None)
 
 
-def _graph_conv(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+def _graph_conv(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
     if conv.aggr not in ("add", "sum"):
         return None
     return _neighbours_and_self(adjacency(normalize=None, add_self_loops=False), conv.lin_rel, conv.lin_root)
+
+
+# In a sparse matrix PyG's layers see something else than in the same edges one by one.
+def _with_loops(matrix: Tensor) -> Tensor:
+    """One more on the diagonal, also where there is a self-loop already."""
+    looped: Tensor = add_self_loops(_as_csr(matrix), fill_value=1.0)[0]
+    return looped
+
+
+def _by_count(matrix: Tensor) -> Tensor:
+    """Divided by the number of entries of a row, whatever their weights."""
+    matrix = _as_csr(matrix)
+    count = matrix.crow_indices().diff()
+    divided: Tensor = set_sparse_value(matrix, matrix.values() / count.repeat_interleave(count))
+    return divided
+
+
+def _as_csr(matrix: Tensor) -> Tensor:
+    if matrix.layout == torch.sparse_coo:  # made anew: PyG calls every such matrix sorted, which it may not be
+        matrix = torch.sparse_coo_tensor(matrix._indices(), matrix._values(), matrix.shape)
+    return matrix.to_sparse_csr()
 
 
 def _neighbours_and_self(adj: Adjacency, neighbours: Any, own: Any) -> Known:
@@ -142,7 +182,7 @@ def _neighbours_and_self(adj: Adjacency, neighbours: Any, own: Any) -> Known:
     return Known(adj, function, lipschitz)
 
 
-def _gin(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+def _gin(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
     if weighted or conv.aggr not in ("add", "sum"):
         return None
     adj = adjacency(normalize=None, add_self_loops=False)
@@ -158,7 +198,7 @@ def _gin(conv: Any, weighted: bool, adjacency: Callable[..., Adjacency]) -> Know
     return Known(adj, function, lipschitz)
 
 
-_KNOWN: dict[type, Callable[[Any, bool, Callable[..., Adjacency]], Known | None]] = {
+_KNOWN: dict[type, Callable[[Any, bool, bool, Callable[..., Adjacency]], Known | None]] = {
     GCNConv: _gcn,
     SAGEConv: _sage,
     GraphConv: _graph_conv,
@@ -197,7 +237,7 @@ def _is_plain(mlp: Any) -> bool:
 
 def exact_norm(weight: Tensor) -> float:
     """‖W‖₂, rounded up."""
-    return float(torch.linalg.matrix_norm(weight.detach(), ord=2)) * ROUNDING
+    return float(torch.linalg.matrix_norm(weight.detach().double(), ord=2)) * ROUNDING
 
 
 def quick_norm(weight: Tensor, rounds: int = 8) -> float:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch_geometric import EdgeIndex
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, reset, zeros
 from torch_geometric.typing import SparseTensor
@@ -18,11 +19,17 @@ from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import decay
 from pprgnn.core.depth import DepthRule
-from pprgnn.core.entries import Normalization
-from pprgnn.core.solution import Solution, Status
+from pprgnn.core.entries import Normalization, as_edges
+from pprgnn.core.solution import Solution, weakest
 from pprgnn.nn import compiled
-from pprgnn.nn.adjacency_cache import cached_adjacency
-from pprgnn.nn.infinite_layer import InfiniteLayer, one_set_of_nodes
+from pprgnn.nn.adjacency_cache import cached_adjacency, contents_of
+from pprgnn.nn.infinite_layer import (
+    MESSAGE_HOOKS,
+    InfiniteLayer,
+    check_numbers,
+    has_message_hooks,
+    one_set_of_nodes,
+)
 from pprgnn.nn.message_edges import normalized_edges
 
 
@@ -61,8 +68,9 @@ class PPRConv(InfiniteLayer):
             (default: :obj:`False`)
         smooth_input: Feed :math:`\mathbf{\tilde{A}} \mathbf{X} \mathbf{\Omega}` instead of :math:`\mathbf{X}
             \mathbf{\Omega}`, as the paper's experiments do. (default: :obj:`False`)
-        cached: Keep the adjacency of the first call for all others: for transductive learning only. Without it the
-            adjacency is still built only once as long as the same tensors come in. (default: :obj:`False`)
+        cached: Keep the adjacency of the first call for all others and refuse another graph: for transductive
+            learning only. Without it the adjacency is still built only once as long as the same tensors come in.
+            (default: :obj:`False`)
         add_self_loops: Give every node without a self-loop one of weight 1. (default: as :obj:`normalize`)
         normalize: :obj:`True` or :obj:`"sym"` for symmetric, :obj:`"row"` for row normalisation, :obj:`False` to
             take the weights as they are. (default: :obj:`True`)
@@ -110,6 +118,8 @@ class PPRConv(InfiniteLayer):
     ) -> None:
         if kwargs.setdefault("aggr", "add") not in ("add", "sum"):
             raise ValueError(f"'{type(self).__name__}' adds messages up, but aggr={kwargs['aggr']!r} was given.")
+        if out_channels < 1:
+            raise ValueError(f"out_channels must be >= 1, but came as {out_channels}.")
         super().__init__(
             out_channels, eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint, **kwargs
         )
@@ -135,6 +145,7 @@ class PPRConv(InfiniteLayer):
         self.weight = Parameter(torch.empty(out_channels, out_channels))
         self.bias = Parameter(torch.empty(out_channels)) if bias else None
         self._cached_adj: Adjacency | None = None
+        self._cached_contents: tuple[int, ...] = ()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -150,6 +161,7 @@ class PPRConv(InfiniteLayer):
     ) -> Tensor:
         """Node features in, node features out; see :obj:`last_solution` for depth and error."""
         x = one_set_of_nodes(type(self).__name__, x)
+        check_numbers(type(self).__name__, x)
         if x.dim() not in (2, 3):
             raise ValueError(
                 f"x must have shape (num_nodes, in_channels), or (batch, num_nodes, in_channels) for one graph "
@@ -160,7 +172,8 @@ class PPRConv(InfiniteLayer):
                 f"x must have {self.out_channels} columns, because this layer has no linear map for its input, "
                 f"but has {x.size(-1)}; give in_channels={x.size(-1)} to have one."
             )
-        if self.explain:
+        edge_index = self._checked_edges(edge_index, edge_weight, x.size(-2))
+        if self.explain or has_message_hooks(self):
             return self._forward_message_passing(x, edge_index, edge_weight)
         if type(self)._solve is PPRConv._solve and compiled.is_needed(edge_index):
             return compiled.forward(self, x, edge_index, edge_weight)
@@ -170,13 +183,16 @@ class PPRConv(InfiniteLayer):
         return self._plain_forward(x, edge_index, edge_weight)
 
     def _plain_forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
-        b = self.lin(x).to(self.weight.dtype)  # autocast may have lowered it; sparse products need full precision
+        # Autocast may have lowered it; sparse products need full precision.
+        b: Tensor = self.lin(x).to(self.weight.dtype)
         adj = self._adjacency(edge_index, edge_weight, b)
         with torch.autocast(b.device.type, enabled=False):
             if b.dim() == 2:
                 return self._remember(self._solution(b, adj))
             solutions = [self._solution(part, adj) for part in b]
-        return self._remember(_together(solutions, b))
+        if not solutions:
+            return b
+        return self._remember(weakest(solutions, torch.stack([each.state for each in solutions])))
 
     def recurrent_weight(self) -> Tensor:
         """W as the recursion uses it: here the parameter itself."""
@@ -195,9 +211,43 @@ class PPRConv(InfiniteLayer):
     def _input_term(self, b: Tensor) -> Tensor:
         return b if self.bias is None else b + self.bias
 
+    def _checked_edges(self, edge_index: Any, edge_weight: Tensor | None, num_nodes: int) -> Any:
+        """The edges as a plain tensor, unless they are a matrix; what cannot be a graph is refused."""
+        learned = [each for each in (edge_index, edge_weight) if isinstance(each, Tensor) and each.requires_grad]
+        if self.cached and learned:
+            raise ValueError(
+                "cached=True keeps the edge weights of the first call, so that they cannot be learned; use "
+                "cached=False."
+            )
+        if isinstance(edge_index, Adjacency | SparseTensor) or is_torch_sparse_tensor(edge_index):
+            return edge_index
+        if isinstance(edge_index, EdgeIndex) and not {*edge_index.sparse_size()} <= {num_nodes, None}:
+            raise ValueError(
+                f"The EdgeIndex must be made for the {num_nodes} rows of x, but its sparse_size is "
+                f"{edge_index.sparse_size()}."
+            )
+        return as_edges(edge_index)
+
     def _adjacency(self, edge_index: Any, edge_weight: Tensor | None, b: Tensor) -> Adjacency:
-        if self._cached_adj is not None:
-            return self._cached_adj
+        if not self.cached:
+            return self._built(edge_index, edge_weight, b)
+        kept, contents = self._cached_adj, tuple[int, ...]()
+        if kept is not None and (kept.dtype, kept.device) != (b.dtype, b.device):
+            kept = None  # the layer was moved
+        if isinstance(edge_index, Tensor):
+            contents = (b.size(-2), *contents_of(edge_index, edge_weight))
+            if kept is not None and contents == self._cached_contents:
+                return kept
+        adj = self._built(edge_index, edge_weight, b)
+        if kept is not None and adj.identity != kept.identity:
+            raise ValueError(
+                f"cached=True keeps the graph of the first call, {kept}, but another one came, {adj}; use "
+                f"cached=False for several graphs."
+            )
+        self._cached_adj, self._cached_contents = adj, contents
+        return adj
+
+    def _built(self, edge_index: Any, edge_weight: Tensor | None, b: Tensor) -> Adjacency:
         if isinstance(edge_index, Adjacency):
             if edge_weight is not None:
                 raise ValueError("An Adjacency carries its own weights; pass edge_weight when building it.")
@@ -221,10 +271,7 @@ class PPRConv(InfiniteLayer):
                 return Adjacency.from_edge_index(edges, edge_weight, b.size(-2), **options)
 
         key = (b.size(-2), self.flow, *options.values())
-        adj = cached_adjacency(edge_index, edge_weight, key, build)
-        if self.cached:
-            self._cached_adj = adj
-        return adj
+        return cached_adjacency(edge_index, edge_weight, key, build)
 
     @property
     def normalization(self) -> Normalization:
@@ -242,16 +289,21 @@ class PPRConv(InfiniteLayer):
                 f"but has shape {tuple(adj_t.shape)}."
             )
 
-    # PyG's explainers put masks on messages, so they need real messages: the same recursion through propagate(),
-    # at the depth found before, with autograd through all of it.
+    # PyG's explainers put masks on messages and hooks look at them, so they need real messages: the same recursion
+    # through propagate(), as deep as the layer itself is on this input, with autograd through all of it.
     def _forward_message_passing(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
         if not isinstance(edge_index, Tensor) or is_torch_sparse_tensor(edge_index):
-            raise ValueError("Explanations need an edge_index of shape (2, num_edges), not a sparse adjacency.")
-        if self.last_solution is None:
-            self.explain = False
-            with torch.no_grad():
-                self(x, edge_index, edge_weight)
-            self.explain = True
+            raise ValueError(
+                "Explanations and hooks on messages need an edge_index of shape (2, num_edges), not a sparse "
+                "adjacency."
+            )
+        if any(getattr(self, name) for name in MESSAGE_HOOKS if "message_and" in name or "edge_update" in name):
+            raise ValueError(
+                f"'{type(self).__name__}' has messages and an aggregation, one after the other; register hooks on "
+                f"these, such as register_message_forward_hook."
+            )
+        with torch.no_grad(), self._measuring():
+            self._plain_forward(x, edge_index, edge_weight)
         assert self.last_solution is not None
         edge_index, edge_weight = normalized_edges(
             edge_index,
@@ -279,16 +331,7 @@ class PPRConv(InfiniteLayer):
         return edge_weight.view(-1, 1) * x_j
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_cached_adj": None}
+        return {**super().__getstate__(), "_cached_adj": None, "_cached_contents": ()}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, {self._rates_repr()})"
-
-
-def _together(solutions: list[Solution], like: Tensor) -> Solution:
-    """One for all sets of features on the same graph: the deepest, and the least that is known of any."""
-    if not solutions:
-        return Solution(like, 0, Status.FIXED, None, None, None, 0)
-    worst = max(solutions, key=lambda each: (not each.converged, each.depth))
-    state = torch.stack([each.state for each in solutions])
-    return replace(worst, state=state, products=sum(each.products for each in solutions))

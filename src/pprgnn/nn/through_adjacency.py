@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.entries import Normalization
+from pprgnn.core.entries import Normalization, as_edges
 from pprgnn.nn.adjacency_cache import cached_adjacency
 
 Conv = TypeVar("Conv", bound=torch.nn.Module)
@@ -90,6 +91,7 @@ def as_adjacency(
     normalize: Normalization,
     add_self_loops: bool,
     flow: str = "source_to_target",
+    of_matrix: Callable[[Tensor], Tensor] | None = None,
 ) -> Adjacency:
     """An adjacency as it is; the one of an ``edge_index`` or sparse tensor, built once for the same tensors.
 
@@ -101,6 +103,7 @@ def as_adjacency(
         normalize: As in :meth:`pprgnn.Adjacency.from_edge_index`; what comes as an adjacency is left as it is.
         add_self_loops: The same.
         flow: As in PyG; ``"target_to_source"`` reads an ``edge_index`` the other way round.
+        of_matrix: What is done to a sparse tensor first, where it does not mean what an ``edge_index`` does.
     """
     if isinstance(edge_index, Adjacency):
         if edge_weight is not None:
@@ -111,10 +114,14 @@ def as_adjacency(
     if sparse and edge_weight is not None:
         raise ValueError("A sparse adjacency carries its own weights; put edge_weight into it instead.")
 
+    if not sparse:
+        edge_index = as_edges(edge_index)
+
     def build() -> Adjacency:
         if sparse:
-            return Adjacency.from_torch(edge_index if flow == "source_to_target" else edge_index.t(), **options)
+            matrix = edge_index if flow == "source_to_target" else edge_index.t()
+            return Adjacency.from_torch(matrix if of_matrix is None else of_matrix(matrix), **options)
         edges = edge_index if flow == "source_to_target" else edge_index.flip(0)
         return Adjacency.from_edge_index(edges, edge_weight, num_nodes, **options)
 
-    return cached_adjacency(edge_index, edge_weight, (num_nodes, flow, *options.values()), build)
+    return cached_adjacency(edge_index, edge_weight, (num_nodes, flow, of_matrix, *options.values()), build)

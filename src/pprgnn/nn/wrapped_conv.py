@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.inits import reset
 
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.entries import check_memory
 from pprgnn.core.fingerprint import fingerprint_of
 from pprgnn.nn.infinite_layer import InfiniteLayer
 
@@ -60,6 +62,8 @@ def directed(conv: torch.nn.Module, direction: str) -> torch.nn.Module:
 
 def width_of(conv: torch.nn.Module, channels: int | None) -> int | None:
     """The number of channels of the state, as far as it can be told before there is an input."""
+    if channels is not None and channels < 1:
+        raise ValueError(f"channels must be >= 1, but came as {channels}.")
     takes, returns = (getattr(conv, name, None) for name in ("in_channels", "out_channels"))
     takes = takes[0] if isinstance(takes, tuple) and takes else takes
     if (
@@ -122,6 +126,8 @@ def check_nodes(edge_index: Any, num_nodes: int) -> None:
     plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
     if not plain or edge_index.is_floating_point() or edge_index.numel() == 0:
         return
+    edge_index = edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index
+    check_memory(edge_index, "edge_index")
     smallest, largest = (int(end) for end in edge_index.aminmax())
     if smallest < 0 or largest >= num_nodes:
         raise ValueError(
@@ -156,11 +162,20 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor
     """Every tensor among the arguments, also those in dictionaries."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, Tensor):
-            yield value
+            yield value.as_tensor() if isinstance(value, EdgeIndex) else value
         elif isinstance(value, Adjacency):
             yield value.value
         elif isinstance(value, Mapping):
             yield from tensors_of(tuple(value.values()), {})
+
+
+def without_edge_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same arguments, with the plain tensor that is in each of PyG's ``EdgeIndex``."""
+
+    def plain(value: Any) -> Any:
+        return value.as_tensor() if isinstance(value, EdgeIndex) else value
+
+    return tuple(map(plain, args)), {name: plain(value) for name, value in kwargs.items()}
 
 
 def graph_of(b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int, int]:

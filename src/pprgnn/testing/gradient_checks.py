@@ -68,6 +68,45 @@ def local_gradient(trial: Trial) -> None:
     assert leak == 0, f"Features of another component get a gradient of up to {leak:.1e}."
 
 
+def in_place_activation(trial: Trial) -> None:
+    """An activation behind the layer may work in place."""
+    conv, graph = trial.conv(), trial.graph()
+    gradients = []
+    for relu in (torch.relu, torch.relu_):
+        x = graph.x.clone().requires_grad_()
+        out = trial.run(conv, replace(graph, x=x))
+        if not out.requires_grad:
+            raise SkipTest("no gradient reaches the features")
+        gradients.append(torch.autograd.grad(relu(out).square().sum(), x)[0])
+    trial.same(gradients[1], gradients[0], "An activation in place behind the layer changes the gradient.")
+
+
+def gradient_penalty(trial: Trial) -> None:
+    """The gradient of a gradient is that of finite differences, or refused, but never silently something else."""
+    conv, graph = _all_terms(trial), trial.graph(5)
+    direction = torch.randn_like(graph.x)
+
+    def penalty(x: Tensor, differentiable: bool) -> Tensor:
+        out = trial.run(conv, replace(graph, x=x.requires_grad_()))
+        loss = out.square().sum()
+        (slope,) = torch.autograd.grad(loss, x, create_graph=differentiable, allow_unused=True)
+        if slope is None:
+            raise SkipTest("no gradient reaches the features")
+        return slope.square().sum()
+
+    x = graph.x.clone()
+    try:
+        loss = penalty(x, True)
+        found = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
+    except (NotImplementedError, RuntimeError):
+        return  # refused
+    assert found is not None, "The gradient of a gradient is silently left out."
+    ends = [float(penalty(graph.x + sign * STEP * direction, False)) for sign in (1, -1)]
+    expected = (ends[0] - ends[1]) / (2 * STEP)
+    gap, size = abs(float((found * direction).sum()) - expected), max(1.0, abs(expected))
+    assert gap <= CLOSE * size, f"The gradient of a gradient is off by {gap / size:.1e}, relative to its size."
+
+
 class _Run(torch.nn.Module):
     """A convolution on a graph, as a module: parameters can then be replaced for one call."""
 

@@ -37,6 +37,18 @@ def changed_graph(trial: Trial) -> None:
     trial.same(trial.run(conv, graph), expected, "Edge weights changed in place are not noticed.")
 
 
+def changed_data(trial: Trial) -> None:
+    """Edges and weights that were changed through their data, which counts no versions, are noticed."""
+    conv, graph = trial.conv(), trial.graph()
+    trial.run(conv, graph)
+    graph.edge_weight.data.mul_(torch.linspace(0.5, 2, graph.edge_weight.numel()))
+    expected = trial.run(trial.conv(), graph.clone())
+    trial.same(trial.run(conv, graph), expected, "Edge weights changed through .data are not noticed.")
+    graph.edge_index.data.copy_(graph.edge_index.flip(0))
+    expected = trial.run(trial.conv(), graph.clone())
+    trial.same(trial.run(conv, graph), expected, "An edge_index changed through .data is not noticed.")
+
+
 def changed_matrix(trial: Trial) -> None:
     """Values of a sparse CSR matrix that were changed in place are noticed."""
     trial.need_weight()
@@ -49,10 +61,28 @@ def changed_matrix(trial: Trial) -> None:
 
 
 def cached(trial: Trial) -> None:
-    """With cached=True the first graph stays in use."""
+    """With cached=True the first graph stays in use, or another one is refused by an error that says so."""
     conv, graph = _caching(trial), trial.graph()
     first = trial.run(conv, graph)
-    trial.same(trial.run(conv, graph.reversed()), first, "cached=True does not keep the first graph.")
+    trial.same(trial.run(conv, graph.clone()), first, "cached=True gives other values for the same graph.")
+    try:
+        out = trial.run(conv, graph.reversed())
+    except ValueError as error:
+        if "cached" not in str(error):
+            raise
+    else:
+        trial.same(out, first, "cached=True does not keep the first graph.")
+
+
+def message_hooks(trial: Trial) -> None:
+    """A hook on the messages is called, as PyG promises, and changes nothing by looking at them."""
+    conv, graph, calls = trial.conv(), trial.graph(), list[str]()
+    if not hasattr(conv, "register_message_forward_hook"):
+        raise SkipTest("the layer is no MessagePassing")
+    expected = trial.run(conv, graph)
+    conv.register_message_forward_hook(lambda *_: calls.append("called"))
+    trial.same(trial.run(conv, graph), expected, "A hook on the messages changes the values.")
+    assert calls, "A hook on the messages is never called."
 
 
 def reset_parameters(trial: Trial) -> None:

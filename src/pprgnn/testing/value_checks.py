@@ -8,6 +8,7 @@ from unittest import SkipTest
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch_geometric import EdgeIndex
 
 from pprgnn.testing.graphs import draw_pair, side_by_side, without_edges
 from pprgnn.testing.trial import SINGLE_TOL, Trial, go_back, having
@@ -33,6 +34,16 @@ def sparse_layouts(trial: Trial) -> None:
 def csc_layout(trial: Trial) -> None:
     """A sparse CSC matrix (transposed, as in PyG) gives the values of edge_index."""
     _check_layouts(trial, "CSC")
+
+
+def edge_index_class(trial: Trial) -> None:
+    """PyG's own EdgeIndex, sorted or not, gives the values of the plain edge_index."""
+    conv, graph = trial.conv(), trial.graph()
+    expected = trial.run(conv, graph)
+    size = (graph.num_nodes, graph.num_nodes)
+    for options in ({}, {"sparse_size": size}, {"sparse_size": size, "sort_order": "row"}):
+        out = trial.run(conv, replace(graph, edge_index=EdgeIndex(graph.edge_index, **options)))
+        trial.same(out, expected, f"An EdgeIndex with {options or 'no options'} gives other values.")
 
 
 def self_loops(trial: Trial) -> None:
@@ -101,6 +112,19 @@ def strided_inputs(trial: Trial) -> None:
     trial.same(trial.run(conv, strided), trial.run(conv, graph), "Strided inputs give other values.")
 
 
+def strided_parameters(trial: Trial) -> None:
+    """Parameters that are not contiguous give the same values and gradients."""
+    (conv, strided), graph = (trial.conv(), trial.conv()), trial.graph()
+    for parameter in strided.parameters():
+        parameter.data = parameter.data.mT.contiguous().mT if parameter.dim() > 1 else parameter.data
+    trial.same(trial.run(strided, graph), trial.run(conv, graph), "Strided parameters give other values.")
+    for layer in (conv, strided):
+        go_back(trial.run(layer, graph))
+    for (name, one), other in zip(conv.named_parameters(), strided.parameters(), strict=True):
+        if one.grad is not None and other.grad is not None:
+            trial.same(other.grad, one.grad, f"The gradient of a strided {name} is another one.")
+
+
 def permutation(trial: Trial) -> None:
     """Renumbering nodes and reordering edges renumbers the output and changes nothing else."""
     conv = trial.conv()
@@ -150,6 +174,13 @@ def static_graph(trial: Trial) -> None:
     stacked = replace(graph, x=torch.stack([graph.x, -graph.x, graph.x.flip(0)]))
     alone = torch.stack([trial.run(conv, replace(graph, x=x)) for x in stacked.x])
     trial.same(trial.run(conv, stacked), alone, "Stacked features give other values than one by one.")
+
+
+def zeros_first(trial: Trial) -> None:
+    """An input of zeros, as for a check of shapes, leaves no trace in later answers."""
+    conv, graph = trial.conv(), trial.graph()
+    trial.run(conv, replace(graph, x=torch.zeros_like(graph.x)))
+    trial.same(trial.run(conv, graph), trial.run(trial.conv(), graph), "Zeros before an input change its output.")
 
 
 def determinism(trial: Trial) -> None:
