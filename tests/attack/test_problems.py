@@ -147,7 +147,7 @@ def test_the_answer_for_several_sets_is_the_weakest(name, rule):
         assert merged.depth == max(one.depth for one in each)
         assert Status.CAPPED not in {one.status for one in each} or merged.status is Status.CAPPED
         assert Status.NOT_FINITE not in {one.status for one in each} or merged.status is Status.NOT_FINITE
-        for field in ("error_bound", "measured_error", "truncation_bound", "rounding_bound"):
+        for field in ("error_bound", "truncation_bound", "rounding_bound"):
             values = [getattr(one, field, None) for one in each]
             wanted = None if None in values else max(values)
             found = getattr(merged, field, None)
