@@ -120,7 +120,7 @@ def _training_part(data: dict) -> list[str]:
                 ]
             )
         notes.append(
-            f"- {name}: {run['steps']} steps; the default measured {run['measurements']} times, "
+            f"- {name}: {run['steps']} steps; the default checked {run['checks']} of them, "
             f"{run['products_measuring']} sparse products in all (fewer steps spread them less)."
         )
     header = ["shape", "depth rule", "median ms", "overhead", "total ms", "overhead", "depth", "forward products"]

@@ -68,14 +68,16 @@ def run(shape: shapes.Shape, steps: int) -> dict:
     labels = torch.randint(CLASSES, (shape.num_nodes,), generator=torch.Generator().manual_seed(shapes.SEED))
     memory = pprgnn.DepthMemory(pprgnn.Measured())
     Trainer(shape, adj, pprgnn.Fixed(2), labels).step()  # threads and workspaces
-    trainers = {"default": Trainer(shape, adj, memory, labels)}
-    trainers["default"].step()  # finds the depth that the fixed rule is given
-    trainers["fixed"] = Trainer(shape, adj, pprgnn.Fixed(trainers["default"].depths[0]), labels)
-    trainers["influence"] = Trainer(shape, adj, pprgnn.Influence(), labels)
+    measured = Trainer(shape, adj, pprgnn.Measured(), labels)
+    measured.step()  # finds the depth that the fixed rule is given
+    trainers = {
+        "default": Trainer(shape, adj, memory, labels),
+        "fixed": Trainer(shape, adj, pprgnn.Fixed(measured.depths[0]), labels),
+        "influence": Trainer(shape, adj, pprgnn.Influence(), labels),
+    }
     for step in range(steps):
         for name, trainer in trainers.items():
-            if len(trainer.seconds) <= step:  # the default is one step ahead in its first round
-                trainer.step()
+            trainer.step()
             if trainer.seconds[-1] > 1:
                 print(f"  step {step + 1}/{steps}, {name}: {trainer.seconds[-1]:.1f} s", flush=True)
     rows = {name: _row(trainer) for name, trainer in trainers.items()}
@@ -87,7 +89,7 @@ def run(shape: shapes.Shape, steps: int) -> dict:
         "shape": shape.name,
         "steps": steps,
         "rows": rows,
-        "measurements": memory.measurements,
+        "checks": memory.checks,
         "products_measuring": searched,
         "fixed_depth": trainers["fixed"].depths[0],
     }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from pprgnn import Adjacency, solve
+from pprgnn import Adjacency, solve, solve_steps
 from tests import reference
 from tests.problems import ACTIVATIONS, ZOO, draw_b, draw_eps, draw_weight, random_graph, ring
 
@@ -238,17 +238,58 @@ def test_gradient_that_is_not_contiguous():
     assert_same(ours(tensors, ones.expand(6, 3), 8), ours(tensors, ones.repeat(6, 3), 8))
 
 
-def test_changing_the_output_in_place_is_noticed():
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "tanh", "identity", "softsign"])
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_the_output_belongs_to_the_caller(activation, checkpoint):
+    """In-place operations behind a layer are common, and change neither its states nor its gradients."""
     b, weight, _ = inputs(2.0)
-    state = solve(b, weight, GRAPH.adjacency(), depth=8).state
-    state.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        state.sum().backward()
+
+    def gradients(change):
+        phi = ACTIVATIONS[activation].activation
+        state = solve(b, weight, GRAPH.adjacency(), depth=8, activation=phi, checkpoint=checkpoint).state
+        return torch.autograd.grad((change(state) ** 2).sum(), (b, weight))
+
+    expected = gradients(lambda state: torch.relu(state * 2))
+    for one, other in zip(gradients(lambda state: state.mul_(2).relu_()), expected, strict=True):
+        torch.testing.assert_close(one, other)
 
 
-def test_second_derivatives_are_refused():
+@pytest.mark.parametrize("loss", [lambda state: state.sum(), lambda state: (state**2).sum()], ids=["sum", "squares"])
+@pytest.mark.parametrize("of", [0, 1, 2])
+def test_second_derivatives_are_refused_and_never_ignored(loss, of):
+    b, weight, eps = inputs(2.0)
+    state = solve(b, weight, GRAPH.adjacency(), eps=eps, depth=8).state
+    grads = torch.autograd.grad(loss(state), (b, weight, eps), create_graph=True)
+    with pytest.raises(RuntimeError, match="cannot be differentiated again.*solve_steps"):
+        torch.autograd.grad(sum((grad**2).sum() for grad in grads), (b, weight, eps)[of], allow_unused=True)
+
+
+def test_second_derivatives_through_a_frozen_layer_are_refused():
     b, weight, _ = inputs(2.0)
-    state = solve(b, weight, GRAPH.adjacency(), depth=8).state
-    (grad,) = torch.autograd.grad((state**2).sum(), b, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+    state = solve(b, weight.detach(), GRAPH.adjacency(), depth=8).state
+    (grad,) = torch.autograd.grad(state.sum(), b, create_graph=True)
+    with pytest.raises(RuntimeError, match="cannot be differentiated again"):
+        (grad**2).sum().backward()
+
+
+def test_second_derivatives_of_steps_are_right():
+    """What the error message recommends."""
+    b, weight, _ = inputs(0.8)
+    edge_weight = torch.rand(GRAPH.edge_index.size(1), dtype=torch.float64).add_(0.5).requires_grad_()
+
+    def state(b, weight, edge_weight):
+        adj = Adjacency.from_edge_index(GRAPH.edge_index, edge_weight, GRAPH.num_nodes, reorder=True)
+        return solve_steps(b, lambda g: adj @ g @ weight, depth=3, grad_terms=None, activation="tanh").state
+
+    assert torch.autograd.gradgradcheck(state, (b, weight, edge_weight))
+
+
+def test_tensors_that_autograd_has_saved_are_not_overwritten():
+    b, weight, _ = inputs(2.0)
+    seen = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append((t, t.detach().clone())) or t, lambda t: t):
+        state = solve(b, weight, GRAPH.adjacency(), depth=8).state
+    state.sum().backward()
+    for seed in range(5):
+        solve(draw_b(*b.shape, seed).requires_grad_(), weight, GRAPH.adjacency(), depth=8).state.sum().backward()
+    assert all(torch.equal(kept, copy) for kept, copy in seen)

@@ -163,9 +163,10 @@ def test_solution_shows_what_is_known():
     assert repr(solve(b, draw_weight(3, 2.0), adj, depth=4)) == "Solution(7×3, depth=4, FIXED, products=4)"
     shown = repr(solve(b, draw_weight(3, 2.0), adj))
     assert shown.startswith("Solution(7×3, depth=")
-    assert "MEASURED, error_bound=" in shown
+    assert "MEASURED, truncation_bound=" in shown
+    assert ", error_bound=" in shown
     assert ", measured_error=" in shown
-    assert repr(Solution(b, 3, Status.REUSED, None, None, 2e-6, 9)) == (
+    assert repr(Solution(b, 3, Status.REUSED, 9, estimated_error=2e-6)) == (
         "Solution(7×3, depth=3, REUSED, estimated_error=2.0e-06, products=9)"
     )
     for status in Status:

@@ -64,7 +64,7 @@ class Activation:
         return z.copy_(self.function(z))
 
     def chain(self, grad: Tensor, kept: Tensor, out: Tensor) -> Tensor:
-        """φ' ⊙ grad into ``out``; ``kept`` is φ's output (or its :meth:`memo`), its input if not ``from_output``."""
+        """φ' ⊙ grad into ``out``; ``kept`` is φ's output or its :meth:`memo`, its input if not ``from_output``."""
         return torch.mul(grad, self.derivative(kept), out=out)
 
     def memo(self, output: Tensor) -> Tensor | None:

@@ -279,7 +279,7 @@ class Adjacency:
             return 1 + 1e-6
         # In double precision, and scaled: squares of the entries must not leave the range of their type.
         there, back = (
-            csr_tensor(matrix.crow_indices(), matrix.col_indices(), matrix.values().double().abs_() / largest)
+            csr_tensor(matrix.crow_indices(), matrix.col_indices(), matrix.values().abs().double() / largest)
             for matrix in (self.matrix, self.matrix_t)
         )
         x = torch.ones(self.num_nodes, 1, dtype=torch.float64, device=self.device)
@@ -418,7 +418,7 @@ class Adjacency:
 
 
 class _Product(torch.autograd.Function):
-    """Y = ÃX with X̄ = ÃᵀȲ and Ā_ij = ⟨Ȳ_i, X_j⟩, or with Ãᵀ in the place of Ã; differentiable any number of times."""
+    """Y = ÃX with X̄ = ÃᵀȲ and Ā_ij = ⟨Ȳ_i, X_j⟩, or with Ãᵀ instead of Ã; differentiable any number of times."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, value: Tensor, adj: Adjacency, transposed: bool) -> Tensor:

@@ -69,7 +69,8 @@ class StepBounds:
         gamma = self.sum_length * unit / (1 - self.sum_length * unit)
         size, wrong = self.lipschitz, gamma * self.lipschitz  # ‖G⁽ⁿ⁾‖ and the rounding in it
         for n in range(depth - 1, -1, -1):
-            fresh = gamma * (self.absolute_rate * self.decay(n) * (size + wrong) + 2 * self.lipschitz) + self.underflow
+            fresh = gamma * (self.absolute_rate * self.decay(n) * (size + wrong) + 2 * self.lipschitz)
+            fresh += self.underflow
             size = self.step(n) * size + self.lipschitz
             wrong = self.step(n) * wrong + fresh
             if not wrong < 1e300:

@@ -19,8 +19,7 @@ def decay_gradient(n: int, eps: Tensor) -> Tensor:
 def as_eps(eps: float | Tensor, like: Tensor, channels: int) -> Tensor:
     """Check ``eps`` and return it as a tensor of shape () or (channels,) on the device of ``like``."""
     if not isinstance(eps, Tensor):
-        _check_range(float(eps), float(eps))
-        return torch.tensor(float(eps), dtype=like.dtype, device=like.device)
+        eps = torch.tensor(float(eps), dtype=like.dtype, device=like.device)  # where it may overflow
     tensor = eps.to(dtype=like.dtype, device=like.device)
     if tensor.numel() == 1:
         tensor = tensor.reshape(())

@@ -71,7 +71,9 @@ class Problem(Protocol):
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
         """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾; ``product`` is scratch."""
 
-    def descend(self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False, ends: bool = False) -> list[Tensor]:
+    def descend(
+        self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False, ends: bool = False
+    ) -> list[Tensor]:
         """G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ of a pass of this depth, or the ``ends`` of these, in the first buffers."""
 
 
@@ -100,7 +102,8 @@ def run_at_depth(
     Args:
         rule: a depth rule.
         problem: the recursion, without autograd history.
-        tol, max_depth: the error allowed, and the cap.
+        tol: the error allowed.
+        max_depth: the cap.
         levels: so many states beside G⁽⁰⁾ must be converged.
         run: a pass of some depth.
         training: whether this is one of many steps, whose depths may be re-used, and not an answer.
@@ -292,7 +295,7 @@ def resolve_depth(depth: int | DepthRule | None) -> DepthRule:
     if depth is None:
         return Measured()
     if hasattr(depth, "choose") and not isinstance(depth, type):
-        return depth  # type: ignore[return-value]
+        return depth
     try:
         number = operator.index(depth)  # type: ignore[arg-type]
     except TypeError:

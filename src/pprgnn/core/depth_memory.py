@@ -1,8 +1,8 @@
 """The memory that makes adaptive depth cheap in training.
 
-Nothing but a second pass of another depth tells what truncation leaves out on an input, and a second pass in every
-step would be too slow. So the memory looks at every step, and runs the second pass when a step is unlike those that
-were checked, when its turn has come, and for everything that is not a training step.
+Nothing but a second pass of another depth tells what truncation leaves out on an input, and a second pass in
+every step would be too slow. So the memory looks at every step, and runs the second pass when a step is unlike
+those that were checked, when its turn has come, and for everything that is not a training step.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from torch import Tensor
 
 from pprgnn.core.depth import Measured, Problem, Result, Run
 from pprgnn.core.norms import frobenius_norm
-from pprgnn.core.rounding import disturbed_pass
+from pprgnn.core.rounding import DOMINATES, disturbed_pass, unit_roundoff
 from pprgnn.core.solution import Depth, Status
 
 PROBES = 4  # random vectors that sketch an input
 START = 8  # depth of the first pass where there is no better guess
 SMALLEST = 1e-12  # below, an error is noise
+FAINT = 1e-8  # below, the share of a channel is as good as none
 
 
 class Differences(NamedTuple):
@@ -67,31 +68,41 @@ class _Checked:
     log_error: float
     log_output: float
 
-    def log_gain(self) -> float:
-        """Log κ, where κ βₙ is the mean factor by which level n has changed the error."""
-        decays = sum(math.log1p(n * self.step.eps) for n in range(self.depth))
-        return (self.log_error + decays) / max(self.depth, 1)
+    def log_error_of(self, step: _Step) -> float:
+        """What to expect of another step at the same depth, by how W and ε have moved."""
+        decays = sum(math.log1p(n * self.step.eps) - math.log1p(n * step.eps) for n in range(self.depth))
+        return self.log_error + self.depth * (step.log_norm - self.step.log_norm) + decays
 
     def log_error_at(self, depth: int, step: _Step) -> float:
-        """What to expect of another step at this depth or deeper."""
-        growth = step.log_norm - self.step.log_norm
-        decays = (math.log1p(n * self.step.eps) - math.log1p(n * step.eps) for n in range(self.depth))
-        gain = self.log_gain() + growth
-        farther = (min(gain - math.log1p(n * step.eps), -0.1) for n in range(self.depth, depth))
-        return self.log_error + self.depth * growth + sum(decays) + 0.7 * sum(farther)
+        """The same at another depth; how much a deeper pass gains is taken with caution."""
+        error, factor = self.log_error_of(step), _factors(self.log_error, self.depth, self.step.eps)
+        moved = step.log_norm - self.step.log_norm + math.log(self.step.eps / step.eps)  # at large n
+        if depth < self.depth:
+            return error - sum(factor(n) for n in range(depth, self.depth))
+        return error + 0.7 * sum(min(factor(n) + max(moved, 0.0), -0.1) for n in range(self.depth, depth))
+
+    def depth_for(self, step: _Step, aim: float, max_depth: int) -> int:
+        """The smallest depth, from this one on, at which ``aim`` (log) is expected."""
+        low, high = self.depth, max(max_depth, self.depth)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.log_error_at(middle, step) <= aim else (middle + 1, high)
+        return low
 
     def enough(self, aim: float) -> int:
         """The depth at which the error of this very step was about ``aim`` (log)."""
-        gain, depth, error = self.log_gain(), self.depth, self.log_error
-
-        def factor(n: int) -> float:
-            return min(gain - math.log1p(n * self.step.eps), -0.1)
-
+        depth, error, factor = self.depth, self.log_error, _factors(self.log_error, self.depth, self.step.eps)
         while error > aim:
-            error, depth = error + factor(depth), depth + 1
-        while depth > max(self.depth - 8, 1) and error - factor(depth - 1) <= aim:
-            error, depth = error - factor(depth - 1), depth - 1
+            error, depth = error + min(factor(depth), -0.1), depth + 1
+        while depth > max(self.depth - 8, 1) and error - min(factor(depth - 1), -0.1) <= aim:
+            error, depth = error - min(factor(depth - 1), -0.1), depth - 1
         return depth
+
+
+def _factors(log_error: float, depth: int, eps: float) -> Callable[[int], float]:
+    """By which factor (log) level n changes the error: κ βₙ, with the κ for which all of them give this error."""
+    gain = (log_error + sum(math.log1p(n * eps) for n in range(depth))) / max(depth, 1)
+    return lambda n: gain - math.log1p(n * eps)
 
 
 @dataclass
@@ -99,11 +110,12 @@ class DepthMemory:
     """Re-uses depths between the steps of a training, which then costs little more than at a fixed depth.
 
     A training step runs at the depth that follows from the step checked last: its error, how W and ε have moved
-    since, and a margin that follows from earlier surprises. It is checked, by comparing it with a shallower pass
-    whose input is disturbed by a rounding error, when its input, graph, weights or output differ too much from those of that step, and otherwise from time to
-    time (``share`` of the work). Where every step has another input or graph, the depths that the last ones needed
-    decide, and after a few only some are checked. A check that fails repeats the pass, deeper, until two depths
-    agree. A solve without gradients is an answer and not a training step: it is always checked, and learns nothing.
+    since, and a margin that follows from earlier surprises. A check compares a pass with a shallower one, whose
+    input is disturbed by a rounding error. It takes place when input, graph, weights or output differ too much
+    from those of the step checked last, and otherwise from time to time. Where every step has another input or
+    graph, the depths that the last ones needed decide, and after a few only some are checked. A check that fails
+    repeats the pass, deeper, until two depths agree. A solve without gradients is an answer and not a training
+    step: it is always checked, and nothing is learned from it.
 
     Args:
         rule: what decides where comparing does not help.
@@ -125,6 +137,7 @@ class DepthMemory:
     _failed: int = field(default=0, repr=False)  # checks in a row that ended without two depths that agree
     _pause: int = field(default=0, repr=False)  # steps until the next attempt
     _failure: Depth | None = field(default=None, repr=False)
+    _rounding: bool = field(default=False, repr=False)  # whether rounding was too large at the last check
 
     def forget(self) -> None:
         """Start anew."""
@@ -143,7 +156,7 @@ class DepthMemory:
         if not scale > 0 or max_depth <= levels + 1:  # B = 0 teaches nothing about other inputs
             found = self.rule.choose(problem, tol, max_depth, levels)
             return found, run(found.k)[0]
-        trial = _Trial(problem, math.log(tol), max_depth, levels, run, scale)
+        trial = _Trial(problem, tol, max_depth, levels, run, scale)
         if not training:
             return self._answer(trial, tol)
         if self._failure is not None and self._pause > 0:  # warns again, but does not search in every step
@@ -156,14 +169,14 @@ class DepthMemory:
             return self._checked(trial, step, None, tol)
         differences = self._compare(problem, step)
         trial.go(self._expected_depth(trial, step, differences))
-        differences = differences._replace(output=abs(trial.log_output() - self._last.log_output))
+        differences = differences._replace(output=abs(trial.log_output - self._last.log_output))
         if self._must_check(differences, trial.depth):
             return self._checked(trial, step, differences, tol)
         self._work += trial.depth + 2 * levels  # a backward term costs about two forward steps
         self._depth = trial.depth
         error = self._last.log_error_at(trial.depth, step)
         capped = trial.depth == max_depth and error > trial.aim
-        status = Status.CAPPED if capped else Status.REUSED
+        status = Status.CAPPED if capped else Status.ROUNDING if self._rounding else Status.REUSED
         return Depth(trial.depth, status, estimated_error=math.exp(min(error, 700.0))), trial.result
 
     # ------------------------------------------------------------------------------------------------ decisions
@@ -181,7 +194,7 @@ class DepthMemory:
             graph=float(step.graph != before.graph),
             size=max(abs(math.log(max(now, 1) / max(then, 1))) for now, then in sizes),
             input=_change(step.sketch, before.sketch, problem.norm) if same_nodes else 1.0,
-            channels=problem.agreed(float(((step.channels + 1e-3) / (before.channels + 1e-3)).log().max())),
+            channels=problem.agreed(float(((step.channels + FAINT) / (before.channels + FAINT)).log().max())),
             output=0.0,
         )
 
@@ -192,10 +205,7 @@ class DepthMemory:
             most, least = max(self._needed), min(self._needed)
             return most + max(1, math.ceil(0.5 * (most - least)))
         margin = max(0.5 + 0.6 * min(differences.weight, 3.0), 1.1 * max(self._surprises, default=0.0) + 0.2)
-        depth = self._last.depth
-        while depth < trial.max_depth and self._last.log_error_at(depth, step) + margin > trial.aim:
-            depth += 1
-        return depth
+        return self._last.depth_for(step, trial.aim - margin, trial.max_depth)
 
     def _must_check(self, differences: Differences, depth: int) -> bool:
         if not _is_unlike(differences):
@@ -220,18 +230,18 @@ class DepthMemory:
         self.checks += 1
         first = trial.compare()
         if differences is not None and not _is_unlike(differences) and self._last is not None:
-            expected = self._last.log_error_at(max(trial.shallower, self._last.depth), step)
-            skipped = range(trial.shallower, self._last.depth)
-            expected -= sum(self._last.log_gain() - math.log1p(n * step.eps) for n in skipped)
-            self._surprises.append(min(max(first - expected, -12.0), 12.0) if math.isfinite(first) else 12.0)
-        passed = first <= trial.aim
+            surprise = first - self._last.log_error_at(trial.shallower, step)
+            self._surprises.append(min(max(surprise, -12.0), 12.0))
+            trial.eps = step.eps
+        passed = trial.agrees
         found = trial.deepen(lambda: _Checked(step, trial.shallower, trial.log_error, 0.0).enough(trial.aim))
-        if not found.status.converged:
+        self._rounding = found.status is Status.ROUNDING
+        if not (found.status.converged or self._rounding):
             self._last, self._failure, self._failed = None, found, self._failed + 1
             self._pause = min(2**self._failed, 64)
             return found, trial.result
         self._failed, self._failure = 0, None
-        self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output())
+        self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output)
         if differences is not None and _is_unlike(differences):
             self._unlike.append(differences)
             self._needed.append(self._last.enough(trial.aim))
@@ -281,7 +291,7 @@ class DepthMemory:
             known = DepthMemory(self.rule, self.share)
             for name in ("checks", "_depth", "_unlike_steps", "_unchecked", "_good_checks", "_failed", "_pause"):
                 setattr(known, name, int(state[name.lstrip("_")]))
-            known._work = float(state["work"])
+            known._work, known._rounding = float(state["work"]), bool(state["rounding"])
             known._surprises.extend(float(each) for each in state["surprises"])
             known._needed.extend(int(each) for each in state["needed"])
             known._unlike.extend(Differences(*map(float, each)) for each in state["unlike"])
@@ -306,12 +316,13 @@ class _Trial(Generic[Result]):
     """A pass, and others of the same problem that it is compared with."""
 
     def __init__(
-        self, problem: Problem, aim: float, max_depth: int, levels: int, run: Run[Result], scale: float
+        self, problem: Problem, tol: float, max_depth: int, levels: int, run: Run[Result], scale: float
     ) -> None:
-        self.problem, self.aim, self.max_depth, self.levels, self.scale = problem, aim, max_depth, levels, scale
-        self.run = run
+        self.problem, self.tol, self.max_depth, self.levels, self.scale = problem, tol, max_depth, levels, scale
+        self.run, self.aim = run, math.log(tol)
+        self.eps: float | None = None  # given: what lies between the two depths counts
         self.depth = self.shallower = self.products = 0
-        self.log_error = math.inf
+        self.log_error = self.log_output = self.allowed = math.inf
         self.result: Result
         self.ends: list[Tensor] = []
 
@@ -320,34 +331,48 @@ class _Trial(Generic[Result]):
         self.depth = min(max(depth, self.levels + 1, 2), self.max_depth)
         self.result, ends = self.run(self.depth)
         self.ends = ends()
-
-    def log_output(self) -> float:
-        """Log (‖G⁽⁰⁾‖ / ‖B‖)."""
-        return math.log(max(self.problem.norm(self.ends[0]) / self.scale, 1e-30))
+        growth = self.problem.norm(self.ends[0]) / self.scale
+        self.log_output = math.log(max(growth, 1e-30)) if growth < math.inf else math.inf
+        # Differences of the size of a few roundings of the state are not what truncation leaves out.
+        noise = min(64 * unit_roundoff(self.ends[0]) * growth, DOMINATES * self.tol)
+        self.allowed = math.log(max(self.tol, noise))
 
     def compare(self) -> float:
         """The difference (log) to a shallower pass whose input is disturbed by a rounding error."""
         self.shallower = max(self.depth - max(1, self.depth // 8), self.levels)
         self.products += self.shallower
-        size = self.problem.norm(self.ends[0])
-        with disturbed_pass(self.problem, self.shallower, self.levels, size) as (ends, room):
+        with disturbed_pass(self.problem, self.shallower, self.levels) as (ends, room):
             self._difference(ends, room)
         return self.log_error
 
+    @property
+    def agrees(self) -> bool:
+        """Whether the pass has the accuracy that is allowed, as far as the comparison tells."""
+        error = self.log_error
+        if self.eps is not None and math.isfinite(error):  # the error is that of the shallower pass
+            factor = _factors(error, self.shallower, self.eps)
+            error += 0.5 * sum(min(factor(n), 0.0) for n in range(self.shallower, self.depth))
+        return error <= self.allowed
+
     def deepen(self, next_depth: Callable[[], int]) -> Depth:
         """Deeper passes until one agrees with the one before it; then once more with a disturbed one."""
-        failed = self.log_error > self.aim
-        while self.log_error > self.aim and math.isfinite(self.log_error) and self.depth < self.max_depth:
+        failed = not self.agrees
+        while not self.agrees and math.isfinite(self.log_error) and self.depth < self.max_depth:
             before, self.shallower = self.ends, self.depth
             self.products += self.depth
             self.go(max(next_depth(), math.ceil(1.25 * self.depth), self.depth + 1))
             self._difference(before)
-        status = Status.COMPARED if self.log_error <= self.aim else Status.CAPPED
-        if failed and status is Status.COMPARED and self.compare() > self.aim:
-            status = Status.ROUNDING
-        if not self.log_error < math.inf:
+        error = self.log_error
+        status = Status.COMPARED if self.agrees else Status.CAPPED
+        if failed and status is Status.COMPARED:
+            shallower = self.shallower
+            error = self.compare()
+            status = status if self.agrees else Status.ROUNDING
+            if status is Status.ROUNDING:  # the depth is not to blame
+                self.shallower, self.log_error = shallower, min(self.aim, self.allowed)
+        if not error < math.inf:
             status = Status.NOT_FINITE
-        error = math.exp(min(self.log_error, 700.0))
+        error = math.exp(min(error, 700.0))
         return Depth(self.depth, status, None, error, products=self.products, includes_rounding=True)
 
     def _difference(self, other: list[Tensor], room: Tensor | None = None) -> None:

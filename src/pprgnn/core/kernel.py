@@ -198,8 +198,8 @@ def _pointer(tensor: Tensor) -> int:
     """Where its numbers are; C code cannot see strides, other devices, or that there are no numbers."""
     if not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise ValueError(
-            f"The CPU kernel needs contiguous tensors on the CPU, but one of shape {tuple(tensor.shape)} has strides "
-            f"{tensor.stride()} on {tensor.device}; use tensor.contiguous(), or PPRGNN_KERNEL=torch."
+            f"The CPU kernel needs contiguous tensors on the CPU, but one of shape {tuple(tensor.shape)} has "
+            f"strides {tensor.stride()} on {tensor.device}; use tensor.contiguous(), or PPRGNN_KERNEL=torch."
         )
     pointer = tensor.data_ptr()
     if pointer == 0 and tensor.numel():

@@ -56,7 +56,11 @@ class Depth:
         return replace(self, products=self.products + more)
 
     def solution(
-        self, state: Tensor, status: Status, rounding_bound: float | None = None, rounding_error: float | None = None
+        self,
+        state: Tensor,
+        status: Status,
+        rounding_bound: float | None = None,
+        rounding_error: float | None = None,
     ) -> Solution:
         """What came out at this depth."""
         errors = (self.truncation_bound, self.measured_error, self.estimated_error)

@@ -109,7 +109,10 @@ def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
     error = next((each for each in known if each is not None), None)
     reached = "" if error is None else f" (error {error:.1e})"
     if status is Status.NOT_FINITE:
-        return f"The state overflowed {dtype} ({facts}); use a larger eps, weight decay, gradient clipping or float64."
+        return (
+            f"The state overflowed {dtype} ({facts}); use a larger eps, weight decay, gradient clipping or "
+            f"float64."
+        )
     if status is Status.ROUNDING:
         finer = "float64, " if dtype != torch.float64 else ""
         return (

@@ -35,6 +35,7 @@ class _Refuse(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         raise RuntimeError(
-            f"The gradient of {ctx.what} cannot be differentiated again; for second derivatives (a gradient penalty, "
-            f"a Hessian) use pprgnn.solve_steps(b, lambda g: adj @ g @ weight, ...), which plain autograd follows."
+            f"The gradient of {ctx.what} cannot be differentiated again; for second derivatives (a gradient "
+            f"penalty, a Hessian) use pprgnn.solve_steps(b, lambda g: adj @ g @ weight, ...), which plain "
+            f"autograd follows."
         )

@@ -259,7 +259,7 @@ def _time(part: GraphPart, width: int, adjoint: bool) -> list[float]:
     samples = []
     for _ in range(REPEATS + 1):
         if adjoint:  # one product: of the two terms, the second one has nothing below it
-            pull_back(problem, [out, g], b, 1, 2, (True, True, True, False), False)
+            pull_back(problem, out, [g], b, 1, 2, (True, True, True, False), False)
         else:
             problem.step(0, g, out, scratch)
         samples.append(watch.spans(time.perf_counter()))
