@@ -16,7 +16,7 @@ from . import reference
 from .problems import COUNT, Attack
 
 CLAIMS = {"CERTIFIED", "MEASURED", "COMPARED", "REUSED"}  # statuses that say: within the tolerance
-PATIENCE = 0.5 if COUNT <= 1000 else 20.0  # seconds for the answer to a claim
+PATIENCE = 0.5 if COUNT <= 1000 else 5.0  # seconds for the answer to a claim
 
 
 @dataclass

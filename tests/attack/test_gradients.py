@@ -57,7 +57,7 @@ def differences(attack: Attack, depth: int, terms: int | None, checkpoint: bool)
         unit = leaf.detach() if name == "edge_weight" else 1.0  # weights of 1e-24 have slopes of 1e24 that cancel
         least = 1e-6 * float(direction.norm() * (1 + attack.b.detach().norm()))
         error = float(((gradient - right) * unit).norm()) / max(float((right * unit).norm()), least)
-        if gradient.shape != leaf.shape or not error <= 1e-8:
+        if gradient.shape != leaf.shape or not error <= 1e-7:
             wrong.append(f"{name} is off by {error:.1e}")
     return wrong
 
@@ -68,6 +68,7 @@ def test_random_problems(chunk):
     failures, tried = [], 0
     for seed in seeds(chunk):
         attack = draw(seed, torch.float64)
+        attack.weight.data.mul_(0.9877)  # no sum is zero by chance: at a kink, both slopes are right
         dense = attack.dense(attack.adjacency())
         depth, terms = seed % 13, [None, 1, 5][seed % 3]
         if dense.log_growth[: depth + 2].max() > 20 or not 1e-3 < dense.size < 1e3:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from pprgnn.core.activation import Activation
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import give, take
 from pprgnn.core.solution import Depth, Status
@@ -29,6 +30,10 @@ class Problem(Protocol):
     @property
     def eps(self) -> Tensor:
         """The decay rate, shape () or (channels,)."""
+
+    @property
+    def activation(self) -> Activation:
+        """φ."""
 
     @property
     def gauge(self) -> Tensor:
@@ -47,6 +52,9 @@ class Problem(Protocol):
     def left(self, entered: Any) -> None:
         """Give back what :meth:`entered` took."""
 
+    def leave(self, x: Tensor, out: Tensor) -> Tensor:
+        """A state in the caller's node order; in ``out`` if that is another one."""
+
     def bounds(self) -> StepBounds:
         """What is known about its steps."""
 
@@ -61,9 +69,6 @@ class Problem(Protocol):
 
     def agreed(self, value: float) -> float:
         """A number on which all agree who solve this together: depths must not differ between them."""
-
-    def with_input(self, b: Tensor) -> Any:
-        """The same steps with another B."""
 
     def without_input(self) -> Any:
         """The same steps without B."""

@@ -19,13 +19,13 @@ from torch import Tensor
 
 from pprgnn.core.depth import Measured, Problem, Result, Run
 from pprgnn.core.norms import frobenius_norm
-from pprgnn.core.rounding import DOMINATES, disturbed_pass, unit_roundoff
+from pprgnn.core.rounding import DOMINATES, disturbed_pass, passes_for, unit_roundoff
 from pprgnn.core.solution import Depth, Status
 
 PROBES = 4  # random vectors that sketch an input
 START = 8  # depth of the first pass where there is no better guess
 SMALLEST = 1e-12  # below, an error is noise
-FAINT = 1e-8  # below, the share of a channel is as good as none
+FAINT = 1e-10  # below, the share of a channel is as good as none
 
 
 class Differences(NamedTuple):
@@ -41,7 +41,7 @@ class Differences(NamedTuple):
 
 
 # Within these, the error follows from that of the step checked last; found by the schedules of tests/attack.
-SMALL = Differences(weight=2.0, rate=1.0, graph=0.5, size=0.1, input=0.15, channels=1.4, output=0.5)
+SMALL = Differences(weight=2.0, rate=1.0, graph=0.5, size=0.1, input=0.15, channels=0.7, output=0.5)
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class DepthMemory:
     """Re-uses depths between the steps of a training, which then costs little more than at a fixed depth.
 
     A training step runs at the depth that follows from the step checked last: its error, how W and ε have moved
-    since, and a margin that follows from earlier surprises. A check compares a pass with a shallower one, whose
-    input is disturbed by a rounding error. It takes place when input, graph, weights or output differ too much
+    since, and a margin that follows from earlier surprises. A check compares a pass with a shallower one, which is
+    disturbed by rounding errors. It takes place when input, graph, weights or output differ too much
     from those of the step checked last, and otherwise from time to time. Where every step has another input or
     graph, the depths that the last ones needed decide, and after a few only some are checked. A check that fails
     repeats the pass, deeper, until two depths agree. A solve without gradients is an answer and not a training
@@ -205,6 +205,7 @@ class DepthMemory:
             most, least = max(self._needed), min(self._needed)
             return most + max(1, math.ceil(0.5 * (most - least)))
         margin = max(0.5 + 0.6 * min(differences.weight, 3.0), 1.1 * max(self._surprises, default=0.0) + 0.2)
+        margin += min(max(differences.channels, 0.0), 3.0)  # what a channel adds to the error grows as it does
         return self._last.depth_for(step, trial.aim - margin, trial.max_depth)
 
     def _must_check(self, differences: Differences, depth: int) -> bool:
@@ -228,7 +229,7 @@ class DepthMemory:
     ) -> tuple[Depth, Result]:
         """Compare the pass with a shallower one, and go deeper until two agree; learn from it."""
         self.checks += 1
-        first = trial.compare()
+        first = trial.compare(self.checks)
         if differences is not None and not _is_unlike(differences) and self._last is not None:
             surprise = first - self._last.log_error_at(trial.shallower, step)
             self._surprises.append(min(max(surprise, -12.0), 12.0))
@@ -258,7 +259,9 @@ class DepthMemory:
             return Depth(trial.depth, Status.CERTIFIED, bounds.error(trial.depth)), trial.result
         # Not from training alone: two shallow passes may agree because both miss what grows slowly.
         trial.go(max(self._depth, trial.problem.guess(tol, trial.max_depth) or START))
-        trial.compare()
+        for seed in range(passes_for(bounds.rounding(trial.depth, unit_roundoff(trial.problem.b)))):
+            if trial.compare(seed) > trial.allowed:
+                break
         return trial.deepen(lambda: trial.depth), trial.result
 
     # ---------------------------------------------------------------------------------------------------- state
@@ -337,11 +340,11 @@ class _Trial(Generic[Result]):
         noise = min(64 * unit_roundoff(self.ends[0]) * growth, DOMINATES * self.tol)
         self.allowed = math.log(max(self.tol, noise))
 
-    def compare(self) -> float:
-        """The difference (log) to a shallower pass whose input is disturbed by a rounding error."""
+    def compare(self, seed: int = 0) -> float:
+        """The difference (log) to a shallower pass that is disturbed by rounding errors."""
         self.shallower = max(self.depth - max(1, self.depth // 8), self.levels)
         self.products += self.shallower
-        with disturbed_pass(self.problem, self.shallower, self.levels) as (ends, room):
+        with disturbed_pass(self.problem, self.shallower, self.levels, seed) as (ends, room):
             self._difference(ends, room)
         return self.log_error
 
@@ -366,7 +369,7 @@ class _Trial(Generic[Result]):
         status = Status.COMPARED if self.agrees else Status.CAPPED
         if failed and status is Status.COMPARED:
             shallower = self.shallower
-            error = self.compare()
+            error = self.compare(seed=1)
             status = status if self.agrees else Status.ROUNDING
             if status is Status.ROUNDING:  # the depth is not to blame
                 self.shallower, self.log_error = shallower, min(self.aim, self.allowed)

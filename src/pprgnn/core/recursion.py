@@ -54,6 +54,10 @@ class Problem:
         if entered.b is not self.b:
             give(entered.b)
 
+    def leave(self, x: Tensor, out: Tensor) -> Tensor:
+        """A state in the caller's node order; in ``out`` if that is another one."""
+        return self.adj.leave(x, out=out)
+
     @property
     def gauge(self) -> Tensor:
         """W: what a step does, beside the graph."""
@@ -122,10 +126,6 @@ class Problem:
         seen = (~faded).nonzero()
         return int(seen[-1]) + 2 if len(seen) else 1
 
-    def with_input(self, b: Tensor) -> Problem:
-        """The same steps with another B."""
-        return replace(self, b=b)
-
     def without_input(self) -> Problem:
         """The same steps without B."""
         return replace(self, b=torch.zeros_like(self.b))
@@ -133,10 +133,12 @@ class Problem:
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
         """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾; ``product`` is scratch."""
         rows, library = self.adj.rows, kernel.library_for(self)
-        if rows is not None and library is not None:  # the three lines below, fused, in two parts
-            rows.exchange.start(g)
-            kernel.step(library, self, rows, n, g, None, out)
-            kernel.step(library, self, rows, n, g, rows.exchange.wait(), out)
+        if library is not None:  # the three lines below, fused; of a part of a graph in two parts
+            near = PartRows.whole(self.adj.matrix) if rows is None else rows
+            near.exchange.start(g)
+            kernel.step(library, self, near, n, g, None, out)
+            if rows is not None:
+                kernel.step(library, self, rows, n, g, rows.exchange.wait(), out)
             return out
         self.adj.product(g, out=product)  # Ã G⁽ⁿ⁺¹⁾
         torch.addmm(self.b, product, self.weight * decay(n, self.eps), out=out)  # ... W βₙ + B

@@ -14,6 +14,7 @@ from pprgnn.core.depth import Problem
 from pprgnn.core.solution import Depth, Solution, Status
 
 DOMINATES = 3.0  # times the tolerance: an estimate may be off by such a factor
+STRONG = 16.0  # times what rounding does
 CLAIMS = (Status.CERTIFIED, Status.MEASURED, Status.COMPARED)
 
 
@@ -24,44 +25,55 @@ def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status,
         safe = problem.bounds().rounding(found.k, unit_roundoff(state))
         bound = safe if math.isfinite(safe) else None
         if not safe <= tol:  # the bound is pessimistic: what does rounding really do?
-            estimate, found = _estimate(problem, state.detach(), found.k), found.with_products(found.k)
+            passes = passes_for(safe)
+            estimate = max(_estimate(problem, state.detach(), found.k, seed) for seed in range(passes))
+            found = found.with_products(passes * found.k)
             status = status if estimate <= DOMINATES * tol else Status.ROUNDING
     return found.solution(state, status, bound, estimate)
 
 
-def _estimate(problem: Problem, state: Tensor, depth: int) -> float:
+def passes_for(bound: float) -> int:
+    """How many disturbed passes to look at: where rounding may do anything, one may do nothing by chance."""
+    return 1 if bound <= 1 else 3
+
+
+def _estimate(problem: Problem, state: Tensor, depth: int, seed: int) -> float:
+    """From a pass that is disturbed more than by rounding, so that it does not miss another branch of φ."""
     scale = problem.norm(problem.b) or 1.0
-    with torch.no_grad(), disturbed_pass(problem, depth, 0) as (ends, room):
-        error = problem.norm(torch.sub(state, ends[0], out=room)) / scale
+    with torch.no_grad(), disturbed_pass(problem, depth, 0, seed, STRONG) as (ends, room):
+        error = problem.norm(torch.sub(state, ends[0], out=room)) / scale / STRONG
     return error if math.isfinite(error) else math.inf
 
 
 @contextmanager
-def disturbed_pass(problem: Problem, depth: int, levels: int) -> Iterator[tuple[list[Tensor], Tensor]]:
-    """G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾ of a pass whose input differs by about what rounding does in every step; and scratch.
+def disturbed_pass(
+    problem: Problem, depth: int, levels: int, seed: int, times: float = 1.0
+) -> Iterator[tuple[list[Tensor], Tensor]]:
+    """G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾ of a pass that is disturbed by so many ``times`` what rounding does; and scratch.
 
-    Every step adds B, so every step is disturbed.
+    At each level in another way: a disturbance that is the same at all levels may cancel itself.
     """
-    other = problem.with_input(_disturbed(problem.b, problem.norm(problem.b)))
-    entered = other.entered()
-    buffers = [take(problem.b) for _ in range(3 if levels > 1 else 2)]
-    ends = entered.descend(depth, levels, buffers, leave=True, ends=True)
-    other.left(entered)
-    yield ends, other.b
-    give(*buffers, other.b)
+    entered = problem.entered()
+    room = [take(entered.b) for _ in range(4 if levels else 3)]
+    g, other, product = room[:3]
+    rows, columns = g.numel() // max(g.size(-1), 1), g.size(-1)
+    generator = torch.Generator("cpu").manual_seed(seed)
+    # Two roundings: less would be lost in the rounding of the sum itself.
+    unit, norm = times * 2 * unit_roundoff(g) / math.sqrt(max(g.numel(), 1)), problem.norm(problem.b)
+    problem.activation.apply_(g.copy_(entered.b))
+    for n in range(depth - 1, -1, -1):
+        if n == levels - 1:
+            room[3].copy_(g)
+        g, other = entered.step(n, g, other, product), g
+        noise = torch.randn(rows + columns, generator=generator, device="cpu").to(g)
+        size = unit * max(problem.norm(g), norm)
+        g.view(rows, columns).addr_(noise[:rows], noise[rows:], alpha=size if math.isfinite(size) else 0.0)
+    ends = [problem.leave(g, out=other), *room[3:]]
+    problem.left(entered)
+    yield ends, product
+    give(*room)
 
 
 def unit_roundoff(x: Tensor) -> float:
     """u: the relative error of one rounded operation, at most."""
     return torch.finfo(x.dtype).eps / 2
-
-
-def _disturbed(b: Tensor, norm: float) -> Tensor:
-    """B + 4u · rms(B) · r cᵀ with random signs r and c: less would be lost in the rounding of the sum itself."""
-    rows, columns = b.numel() // max(b.size(-1), 1), b.size(-1)
-    generator = torch.Generator("cpu").manual_seed(0)
-    signs = torch.randint(2, (rows + columns,), generator=generator, device="cpu").mul_(2).sub_(1).to(b)
-    noise = 4 * unit_roundoff(b) * norm / math.sqrt(max(b.numel(), 1))
-    out = take(b)
-    torch.addr(b.reshape(rows, columns), signs[:rows], signs[rows:], alpha=noise, out=out.view(rows, columns))
-    return out

@@ -162,7 +162,12 @@ def check_inputs(
 
 
 def check_precision(b: Tensor) -> None:
-    """Raise for types in which neither norms nor sparse products exist."""
+    """Raise for types and devices in which neither norms nor sparse products exist."""
+    if b.device.type == "meta":
+        raise ValueError(
+            "A recursion needs numbers, because its depth depends on them, but b is on the meta device; use a real "
+            "device, or Module.to_empty() before the first call."
+        )
     if b.dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"A recursion needs float32 or float64, but b has dtype {b.dtype}; keep this layer in full precision "

@@ -59,6 +59,10 @@ class Steps:
     def left(self, entered: Steps) -> None:
         """Nothing was taken."""
 
+    def leave(self, x: Tensor, out: Tensor) -> Tensor:
+        """It is in the caller's order."""
+        return x
+
     def bounds(self) -> StepBounds:
         """Bounds of its steps, infinite where no Lipschitz constant is known."""
         own, slowest = self.activation.lipschitz, float(self.eps.detach().min())
@@ -85,10 +89,6 @@ class Steps:
     def agreed(self, value: float) -> float:
         """Nobody else is asked."""
         return value
-
-    def with_input(self, b: Tensor) -> Steps:
-        """The same steps with another B."""
-        return replace(self, b=b)
 
     def without_input(self) -> Steps:
         """The same steps without B, and without what the function answers to nothing."""
