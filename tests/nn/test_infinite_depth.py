@@ -316,7 +316,7 @@ def test_known_convolutions_are_proved(graph, name):
     layer = InfiniteDepth(conv, eps=0.5)
     layer(graph.x, *graph.arguments(names))
     assert layer.last_solution.status in (Status.MEASURED, Status.CERTIFIED)
-    assert layer.last_solution.error_bound <= 1e-5
+    assert layer.last_solution.truncation_bound <= 1e-5
     proved = InfiniteDepth(conv, eps=0.5, depth=Certificate())
     proved(graph.x, *graph.arguments(names))
     assert proved.last_solution.status is Status.CERTIFIED
@@ -645,7 +645,7 @@ def test_bad_inputs(graph):
         layer(graph.x.long(), graph.edge_index)
     with pytest.raises(ValueError, match="must be finite"):
         layer(graph.x * float("nan"), graph.edge_index)
-    with pytest.raises(ValueError, match=r"shape \(num_nodes, channels\), but is a str"):
+    with pytest.raises(TypeError, match=r"shape \(num_nodes, channels\), but came as str"):
         layer("x", graph.edge_index)
     with pytest.raises(ValueError, match="The graph has no nodes"):
         layer(graph.x[:0], graph.edge_index[:, :0])

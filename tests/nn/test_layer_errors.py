@@ -67,6 +67,23 @@ def test_edges_that_are_no_tensor(make, edges, message):
 
 
 @EVERY
+@pytest.mark.parametrize(
+    ("x", "weight", "message"),
+    [
+        ([[1.0] * 4] * 3, None, "x must be a tensor .* came as list; convert it with torch.as_tensor"),
+        (None, None, "x must be a tensor of shape .* came as NoneType"),
+        (np.zeros((3, 4)), None, "x must be a tensor .* came as ndarray; convert it with torch.as_tensor"),
+        (torch.zeros(3, 4).long(), None, "x must hold floating-point numbers, but has dtype torch.int64"),
+        (torch.zeros(3, 4), [1.0] * 4, "edge_weight must be a tensor with one number per edge, but came as list"),
+        (torch.zeros(3, 4), np.ones(4), "edge_weight must be a tensor .* came as ndarray; convert it with"),
+    ],
+)
+def test_features_and_weights_that_are_no_numbers(make, x, weight, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()(x, EDGES, weight)
+
+
+@EVERY
 def test_negative_ids(make):
     with pytest.raises(ValueError, match=r"must be in 0 \.\.\. 2, but the edges name nodes -1 to 1; renumber"):
         make()(torch.randn(3, 4), EDGES - 1)

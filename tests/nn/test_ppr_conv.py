@@ -212,9 +212,9 @@ def test_batch_equals_single_graphs():
         edges = torch.randint(0, n, (2, 2 * n))
         graphs.append(Data(x=torch.randn(n, 4), edge_index=torch.cat([edges, edges.flip(0)], 1), num_nodes=n))
     batch = Batch.from_data_list(graphs)
-    conv = PPRConv(4, 8, eps=0.3, tol=1e-7)
-    together = conv(batch.x, batch.edge_index)
-    apart = torch.cat([conv(data.x, data.edge_index) for data in graphs])
+    conv = PPRConv(4, 8, eps=0.3, tol=1e-7).double()
+    together = conv(batch.x.double(), batch.edge_index)
+    apart = torch.cat([conv(data.x.double(), data.edge_index) for data in graphs])
     torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-5)
 
 

@@ -42,6 +42,15 @@ def as_edges(edge_index: Any) -> Tensor:
     return edge_index
 
 
+def check_weight(edge_weight: object) -> None:
+    """Raise for weights that are no tensor."""
+    if edge_weight is not None and not isinstance(edge_weight, Tensor):
+        raise TypeError(
+            f"edge_weight must be a tensor with one number per edge, but came as {type(edge_weight).__name__}; "
+            f"convert it with torch.as_tensor(edge_weight)."
+        )
+
+
 def check_memory(tensor: Tensor, name: str) -> None:
     """Raise for a tensor without numbers that can be read: compiled code would read at address 0."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
@@ -70,6 +79,7 @@ def check_entries(
     """Everything that can be wrong with a graph, in one sentence each; returns the weights as floats."""
     if normalize not in ("sym", "row", None):
         raise ValueError(f"normalize must be 'sym', 'row' or None, but came as {normalize!r}.")
+    check_weight(weight)
     for name, tensor in (("edge_index", row), ("edge_index", col), ("edge_weight", weight)):
         if tensor is not None:
             check_memory(tensor, name)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.entries import check_memory
+from pprgnn.core.entries import check_memory, check_weight
 
 CAPACITY = 8  # a handful of graphs: train, validation and test loops side by side
 BLOCK = 1 << 14  # numbers at a time of a checksum: they stay in the cache of the processor
@@ -40,6 +40,7 @@ def cached_adjacency(
     edge_index: Tensor, edge_weight: Tensor | None, options: tuple[Any, ...], build: Callable[[], Adjacency]
 ) -> Adjacency:
     """Return the adjacency of this graph with these options; ``build`` makes it when it is not known."""
+    check_weight(edge_weight)
     tensors = [edge_index] if edge_weight is None else [edge_index, edge_weight]
     if any(t.requires_grad for t in tensors) or torch.compiler.is_compiling():
         return build()  # learned weights change with every step

@@ -171,12 +171,10 @@ class InfiniteDepth(InfiniteLayer):
 
     def _input_term(self, x: Tensor) -> Tensor:
         check_numbers(type(self).__name__, x)
-        if not isinstance(x, Tensor) or x.dim() < 2:
+        if x.dim() < 2:
             raise ValueError(f"x must have shape (num_nodes, channels), but is {shape_of(x)}.")
         if x.size(-2) == 0:
             raise ValueError("The graph has no nodes; x needs a row for each of them (edges may be absent).")
-        if not x.is_floating_point():
-            raise ValueError(f"x must hold floating-point numbers, but has dtype {x.dtype}; use x.float().")
         b: Tensor = self.lin(x)
         if self.out_channels is not None and b.size(-1) != self.out_channels:
             raise ValueError(

@@ -191,7 +191,8 @@ def one_set_of_nodes(layer: str, x: Any) -> Any:
             f"torch.jit.trace (and torch.onnx.export with dynamo=False) cannot follow '{layer}'; use "
             f"torch.export, or torch.onnx.export(..., dynamo=True)."
         )
-    if not isinstance(x, (tuple, list)):
+    numbers = isinstance(x, list) and not any(isinstance(each, Tensor) for each in x)
+    if numbers or not isinstance(x, (tuple, list)):
         return x
     if len(x) == 2 and x[0] is x[1]:
         return x[0]
@@ -202,8 +203,15 @@ def one_set_of_nodes(layer: str, x: Any) -> Any:
 
 
 def check_numbers(layer: str, x: Any) -> None:
-    """Raise for features on the meta device: how deep a layer goes depends on numbers."""
-    if isinstance(x, Tensor) and x.is_meta:
+    """Raise unless there are numbers to compute with: how deep a layer goes depends on them."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"x must be a tensor of shape (num_nodes, channels), but came as {type(x).__name__}; convert it with "
+            f"torch.as_tensor(x)."
+        )
+    if not x.is_floating_point():
+        raise ValueError(f"x must hold floating-point numbers, but has dtype {x.dtype}; use x.float().")
+    if x.is_meta:
         raise ValueError(
             f"'{layer}' computes with numbers, but x is on the meta device and has none; pass real features (the "
             f"output has a row for each of x)."

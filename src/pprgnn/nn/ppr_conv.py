@@ -18,7 +18,7 @@ from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import decay
 from pprgnn.core.depth import DepthRule
-from pprgnn.core.entries import Normalization, as_edges
+from pprgnn.core.entries import Normalization, as_edges, check_weight
 from pprgnn.core.solution import Solution, weakest
 from pprgnn.nn import compiled
 from pprgnn.nn.adjacency_cache import cached_adjacency, contents_of
@@ -212,6 +212,7 @@ class PPRConv(InfiniteLayer):
 
     def _checked_edges(self, edge_index: Any, edge_weight: Tensor | None, num_nodes: int) -> Any:
         """The edges as a plain tensor, unless they are a matrix; what cannot be a graph is refused."""
+        check_weight(edge_weight)
         learned = [each for each in (edge_index, edge_weight) if isinstance(each, Tensor) and each.requires_grad]
         if self.cached and learned:
             raise ValueError(
