@@ -191,7 +191,7 @@ def evaluate(name: str, model: nn.Module, test: Chains, length: int, epochs: int
     )
     if conv is not None and conv.last_solution is not None and conv.log_eps is not None:
         result.depth, result.eps = conv.last_solution.depth, float(conv.log_eps.detach().exp())
-        bound = conv.last_solution.error_bound
+        bound = conv.last_solution.truncation_bound
         result.depth_status = conv.last_solution.status.value + (f" Here: {bound:.1e}." if bound else "")
     return result
 

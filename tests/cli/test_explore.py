@@ -106,7 +106,7 @@ def test_depths_are_those_of_the_run_unless_its_summary_is_damaged(home, served)
         assert call(home / "known").exit_code == 0
         return served.answers.runs()["runs"][0]["layers"][0]
 
-    assert told({**layer, "depth": 3, "error_bound": 0.5})["depth"] == 3
+    assert told({**layer, "depth": 3, "truncation_bound": 0.5})["depth"] == 3
     assert served.answers.runs()["runs"][0]["depths"] == [0, 1, 2, 3]
     assert served.answers.views[0].model.network.convs[0].last_solution.depth == 3
     for damaged in ({"layer": layer["layer"]}, {**layer, "depth": None}, {**layer, "status": "?"}, 5, None):

@@ -108,7 +108,7 @@ def test_the_proved_bound_holds(seed, nodes, column_sum, tol, phi):
     loose = equilibrium(b, weight, adj, activation=phi, tol=tol, max_depth=5000)
     tight = equilibrium(b, weight, adj, activation=phi, tol=1e-13, max_depth=5000)
     error = float((loose.state - tight.state).norm() / b.norm())
-    assert loose.error_bound is None or error <= loose.error_bound * (1 + 1e-6) + 1e-12
+    assert loose.truncation_bound is None or error <= loose.truncation_bound * (1 + 1e-6) + 1e-12
     assert loose.status is not Status.CERTIFIED or error <= tol + 1e-12
     assert loose.converged
     assert error <= 20 * tol  # the estimate is one, but no wild one

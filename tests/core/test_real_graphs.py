@@ -46,7 +46,7 @@ def test_measured_error_is_true(minesweeper):
     solution = solve(b, weight, adj, eps=0.1)
     assert solution.status is Status.MEASURED
     truth = solve(b, weight, adj, eps=0.1, depth=600).state
-    assert float((solution.state - truth).norm() / b.norm()) <= solution.error_bound <= 1e-5
+    assert float((solution.state - truth).norm() / b.norm()) <= solution.truncation_bound <= 1e-5
 
 
 def test_com_dblp_has_its_published_size_and_is_reordered(data_root):

@@ -200,7 +200,7 @@ def test_influence_is_blind_where_signs_cancel_and_the_others_are_not():
     truth = reference.limit(b, weight, a, 0.25, torch.relu)
     blind = solve(b, weight, adj, eps=0.25, depth=Influence())
     assert blind.depth == 0
-    assert float((blind.state - truth).norm() / b.norm()) > 0.99
+    assert float((blind.state - truth).norm() / b.norm()) > 0.8
     for rule in (Measured(), Certificate()):
         solution = solve(b, weight, adj, eps=0.25, depth=rule)
         assert float((solution.state - truth).norm() / b.norm()) <= solution.error_bound <= 1e-5

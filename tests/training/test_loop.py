@@ -370,7 +370,7 @@ def test_final_scores_are_to_the_final_tolerance():
     training, listener = trained(quick("epochs=5", "tol=0.1", "eval_tol=1e-6", "eps=0.1"), one_graph())
     assert all(layer.tol == 0.1 for layer in training.network.convs)  # as before
     exact = listener.summaries[0]["layers"][0]
-    assert max(exact[name] or 0 for name in ("error_bound", "measured_error", "estimated_error")) <= 1e-6
+    assert max(exact[name] or 0 for name in ("truncation_bound", "measured_error", "estimated_error")) <= 1e-6
     set_tolerance(training.network, 1e-7)
     training.network.eval()
     scores, _ = evaluate(training.model, training.batches, training.masks, training.metrics)

@@ -122,7 +122,8 @@ def _lines(
     lines = [("node", f"{found.name} in {place}")] if isinstance(found, NodeExplanation) else [("graph", place)]
     lines += _decision_lines(found.decision, model.facts.multi_label)
     for i, layer in enumerate(found.layers):
-        error = "" if layer.error_bound is None else f", error at most {layer.error_bound:.1g} of the input"
+        bound = layer.truncation_bound
+        error = "" if bound is None else f", truncation error at most {bound:.1g} of the input"
         went = f"layer {layer.layer} looked {layer.depth} hops deep ({layer.status.lower()}{error})"
         lines.append(("depth" if i == 0 else "", went))
     if isinstance(found, NodeExplanation):

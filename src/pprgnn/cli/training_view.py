@@ -197,7 +197,7 @@ def layer_table(layers: Sequence[Mapping[str, Any]]) -> list[str]:
     """Depth and error of each layer, a row each."""
     rows = [["layer", "depth", "error", "‖W‖₂", "eps", "what is known"]]
     for each in layers:
-        known = (each[name] for name in ("error_bound", "measured_error", "estimated_error"))
+        known = (each.get(name) for name in ("truncation_bound", "measured_error", "estimated_error"))
         error = next((f"{value:.1e}" for value in known if value is not None), "–")
         numbers = [f"{each['weight_norm']:.3g}", f"{each['eps']:.3g}"]
         rows.append([each["layer"], str(each["depth"]), error, *numbers, each["status"].lower()])

@@ -299,15 +299,15 @@ def resolve_depth(depth: int | DepthRule | None) -> DepthRule:
     """An integer is a fixed depth, ``None`` the default rule."""
     if depth is None:
         return Measured()
-    if hasattr(depth, "choose") and not isinstance(depth, type):
-        return depth
     try:
-        number = operator.index(depth)  # type: ignore[arg-type]
+        number = None if isinstance(depth, bool) else operator.index(depth)  # type: ignore[arg-type]
     except TypeError:
         number = None
-    if number is None or isinstance(depth, bool):
+    if number is not None:
+        return Fixed(number)
+    if isinstance(depth, bool | type) or not hasattr(depth, "choose"):
         raise ValueError(
             f"depth must be None, an integer or a depth rule (Measured(), Certificate(), Influence(), Fixed(k)), "
             f"but came as {depth!r}."
         )
-    return Fixed(number)
+    return depth

@@ -23,6 +23,7 @@ from pprgnn.core.kernel import multiply
 from pprgnn.core.recursion import Problem
 from pprgnn.core.solution import ConvergenceWarning, Solution, Status
 from pprgnn.core.solve import check_inputs, finite
+from pprgnn.core.twice import not_twice
 
 BUNDLE = 4  # steps before the first look; later bundles are as long as the contraction seen so far suggests
 LONGEST_BUNDLE = 32
@@ -142,13 +143,21 @@ class _Equilibrium(torch.autograd.Function):
         give(spare)
         ctx.adj, ctx.activation, ctx.hops = adj, activation, hops
         ctx.tol, ctx.max_depth = search.tol, search.max_depth
-        ctx.save_for_backward(weight, state, None if activation.from_output else b)
+        ctx.save_for_backward(weight, state, None if activation.from_output else b, value)
         return state
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weight, out, b = ctx.saved_tensors
+        weight, out, b, value = ctx.saved_tensors
+        with torch.no_grad():
+            gradients = _Equilibrium._gradients(ctx, grad, weight, out, b)
+        sources = (grad, out, weight, value)
+        return (*not_twice(gradients, sources, "an equilibrium"), None, None, None, None)
+
+    @staticmethod
+    def _gradients(
+        ctx: Any, grad: Tensor, weight: Tensor, out: Tensor, b: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         adj, hops = ctx.adj, ctx.hops
         grad = grad.contiguous()
         state, incoming = (adj.enter(x) for x in (out, grad))
@@ -171,7 +180,7 @@ class _Equilibrium(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             b_bar = v if adj.order is None else adj.leave(v, out=product)
         give(*(buffer for buffer in (v, product) if buffer is not b_bar))
-        return b_bar, weight_bar, value_bar, None, None, None, None
+        return b_bar, weight_bar, value_bar
 
 
 def _hop(matrix: Tensor, x: Tensor, hops: int, out: Tensor | None = None) -> Tensor:

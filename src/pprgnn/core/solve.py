@@ -165,8 +165,8 @@ def check_precision(b: Tensor) -> None:
     """Raise for types and devices in which neither norms nor sparse products exist."""
     if b.device.type == "meta":
         raise ValueError(
-            "A recursion needs numbers, because its depth depends on them, but b is on the meta device; use a real "
-            "device, or Module.to_empty() before the first call."
+            "A recursion needs numbers, because its depth depends on them, but b is on the meta device; use a "
+            "real device, or Module.to_empty() before the first call."
         )
     if b.dtype not in (torch.float32, torch.float64):
         raise ValueError(

@@ -191,7 +191,7 @@ def _is_whole(facts: Any) -> bool:
 
 
 def _layer(facts: dict[str, Any]) -> dict[str, Any]:
-    numbers = {key: facts[key] for key in ("error_bound", "eps", "weight_norm")}
+    numbers = {key: facts[key] for key in ("truncation_bound", "eps", "weight_norm")}
     return {
         "layer": facts["layer"],
         "depth": facts["depth"],

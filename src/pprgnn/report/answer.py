@@ -11,10 +11,11 @@ from pprgnn.report.wording import UNKNOWN, counted, duration, listed, number, pe
 
 KNOWN = {
     "FIXED": "a given depth: the finite model, nothing is claimed about the infinite one",
-    "CERTIFIED": "proved",
-    "MEASURED": "measured against a deeper pass, and proved",
-    "COMPARED": "two depths agree, but the certificate is too weak to prove it",
-    "REUSED": "depth of an earlier measurement, not measured again",
+    "CERTIFIED": "proved in exact arithmetic",
+    "MEASURED": "measured against a deeper pass, and proved in exact arithmetic",
+    "COMPARED": "two depths agree; not proved",
+    "REUSED": "depth of an earlier input: an estimate",
+    "ROUNDING": "rounding errors exceed the tolerance",
     "INFLUENCE": "the paper’s estimate, not a bound",
     "CAPPED": "the cap was reached before the tolerance",
     "NOT_FINITE": "the state overflowed",
@@ -138,14 +139,17 @@ def _layers(subject: Subject) -> Table | None:
                 each["layer"],
                 str(each["depth"]),
                 number(error),
-                number(each["error_bound"]),
+                number(each.get("truncation_bound")),
+                number(each.get("rounding_error")),
                 number(each["weight_norm"]),
                 number(each["eps"]),
                 KNOWN.get(each["status"], str(each["status"]).lower()),
             ]
         )
     return Table(
-        ["layer", "depth", "error seen", "error proved", "‖W‖₂", "ε", "what is known"], rows, kind="words"
+        ["layer", "depth", "error seen", "truncation proved", "rounding estimated", "‖W‖₂", "ε", "what is known"],
+        rows,
+        kind="words",
     )
 
 

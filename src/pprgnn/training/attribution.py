@@ -41,7 +41,7 @@ class LayerReach:
         layer: Its name in the network.
         depth: How many hops its state reaches.
         status: What is known about its error, a word of :class:`pprgnn.Status`.
-        error_bound, measured_error: of its state, as in :class:`pprgnn.Solution`.
+        truncation_bound, measured_error: of its state, as in :class:`pprgnn.Solution`.
         terms: Terms of its gradient; all of them are ``depth + 1``.
         left_out: What the terms left out can add to the gradient of B, at most, as a multiple of the norm of the
             gradient that came in; 0 with all terms, ``None`` when no finite bound is known.
@@ -50,7 +50,7 @@ class LayerReach:
     layer: str
     depth: int
     status: str
-    error_bound: float | None
+    truncation_bound: float | None
     measured_error: float | None
     terms: int
     left_out: float | None
@@ -205,7 +205,7 @@ def _needed(reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, terms:
 def _layers(
     facts: Sequence[dict[str, Any]], reached: Sequence[tuple[InfiniteLayer, int]], terms: int | None, edges: Any
 ) -> list[LayerReach]:
-    known = ("layer", "depth", "status", "error_bound", "measured_error")
+    known = ("layer", "depth", "status", "truncation_bound", "measured_error")
     layers = []
     for each, (layer, depth) in zip(facts, reached, strict=True):
         used = depth + 1 if terms is None or not layer.has_terms else min(terms, depth + 1)

@@ -189,9 +189,11 @@ def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
                 "layer": name,
                 "depth": solution.depth,
                 "status": solution.status.name,
+                "truncation_bound": solution.truncation_bound,
                 "error_bound": solution.error_bound,
                 "measured_error": solution.measured_error,
                 "estimated_error": solution.estimated_error,
+                "rounding_error": solution.rounding_error,
                 "weight_norm": largest_norm(layer),
                 "eps": smallest_eps(layer.eps),
             }

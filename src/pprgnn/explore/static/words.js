@@ -52,8 +52,8 @@ export function depthWords(answer, run, index) {
   const { depth } = answer.by_depth[index];
   if (depth === null) return `${run.title} has a fixed depth`;
   if (index === answer.by_depth.length - 1) {
-    const bound = Math.max(0, ...run.layers.map((layer) => layer.error_bound ?? 0));
-    const error = bound > 0 ? `: error at most ${bound.toExponential(0)}` : "";
+    const bound = Math.max(0, ...run.layers.map((layer) => layer.truncation_bound ?? 0));
+    const error = bound > 0 ? `: what is left out is at most ${bound.toExponential(0)}` : "";
     return `∞ (${many(depth, "step")} ${depth === 1 ? "suffices" : "suffice"}${error})`;
   }
   const hops = answer.reach[index];
