@@ -91,7 +91,7 @@ def solve(case: Case, adj: Adjacency, own: Tensor) -> tuple[dict[str, Tensor], d
     rule, choices = RULES[case.rule] or memory, []
     for scale in (1.0, 1.001, 1.05, 0.4) if case.rule == "memory" else (1.0,):
         solution = pprgnn.solve(b, weight * scale, adj, eps=eps, depth=rule, **options)
-        choices.append((solution.depth, solution.status.name, solution.products, memory.measurements))
+        choices.append((solution.depth, solution.status.name, solution.products, memory.checks))
         loss = (solution.state * pull).sum()
     smooth = adj @ b
     (loss + (smooth * pull.flip(1)).sum()).backward()
@@ -379,7 +379,7 @@ def test_interior_rows_are_computed_while_rows_travel(library, back, monkeypatch
     noted("adjoint_step", kernel)
     out, scratch = torch.empty_like(problem.b), torch.empty_like(problem.b)
     if back:
-        pull_back(problem, [problem.b.relu(), problem.b.relu()], problem.b, 1, 2, (True, True, True, False), False)
+        pull_back(problem, problem.b.relu(), [problem.b.relu()], problem.b, 1, 2, (True, True, True, False), False)
     else:
         problem.step(0, problem.b, out, scratch)
     assert events == ["start", "interior", "wait", *(["boundary"] if not library else [])]

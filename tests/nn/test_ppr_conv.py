@@ -118,7 +118,7 @@ def test_depth_options(graph):
         (Fixed(3), Status.FIXED),
         (Certificate(), Status.CERTIFIED),
         (Influence(), Status.INFLUENCE),
-        (None, Status.MEASURED),
+        (None, Status.COMPARED),
     ]:
         conv = PPRConv(4, 8, eps=0.3, depth=depth)
         conv(x, edge_index, edge_weight)

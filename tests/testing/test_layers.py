@@ -16,7 +16,6 @@ OURS = {
     "not normalised": partial(PPRConv, normalize=False, learn_eps=True),
     "smooth_input": partial(PPRConv, smooth_input=True, add_self_loops=False),
     "depth": partial(PPRConv, depth=4),
-    "EIGNNConv": EIGNNConv,
     "MGNNIConv": MGNNIConv,
 }
 
@@ -35,8 +34,13 @@ GCN = CSC | {
     **LOOPS,
     "unknown_nodes": "torch's index error comes through",
 }
+OUTPUT = {"in_place_activation": "the output is the equilibrium, which the gradient needs"}
 KNOWN = {
-    "IGNNConv": (IGNNConv, {"gradient": "each pass first moves the weights to where the equilibrium is unique"}),
+    "EIGNNConv": (EIGNNConv, OUTPUT),
+    "IGNNConv": (
+        IGNNConv,
+        OUTPUT | {"gradient": "each pass first moves the weights to where the equilibrium is unique"},
+    ),
     "GCNConv": (GCNConv, GCN),
     "APPNP": (propagate, GCN | {"tuple_features": "a tuple is not looked for"}),
 }

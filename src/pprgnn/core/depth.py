@@ -305,7 +305,7 @@ def resolve_depth(depth: int | DepthRule | None) -> DepthRule:
         number = None
     if number is not None:
         return Fixed(number)
-    if isinstance(depth, bool | type) or not hasattr(depth, "choose"):
+    if isinstance(depth, int | type) or not hasattr(depth, "choose"):
         raise ValueError(
             f"depth must be None, an integer or a depth rule (Measured(), Certificate(), Influence(), Fixed(k)), "
             f"but came as {depth!r}."

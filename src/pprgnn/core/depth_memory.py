@@ -254,7 +254,7 @@ class DepthMemory:
         """Checked on this very input, and proved where that costs no more; nothing is learned from it."""
         bounds = trial.problem.bounds()
         proved = bounds.depth(tol, trial.max_depth, trial.levels)
-        if proved is not None and proved <= 2 * max(self._depth, START):
+        if proved is not None and proved <= 4 * max(self._depth, START):
             trial.go(proved)
             return Depth(trial.depth, Status.CERTIFIED, bounds.error(trial.depth)), trial.result
         # Not from training alone: two shallow passes may agree because both miss what grows slowly.
@@ -365,14 +365,14 @@ class _Trial(Generic[Result]):
             self.products += self.depth
             self.go(max(next_depth(), math.ceil(1.25 * self.depth), self.depth + 1))
             self._difference(before)
-        error = self.log_error
-        status = Status.COMPARED if self.agrees else Status.CAPPED
-        if failed and status is Status.COMPARED:
-            shallower = self.shallower
+        status, error = Status.COMPARED, self.log_error
+        if failed and math.isfinite(error):
+            settled, shallower = self.agrees, self.shallower
             error = self.compare(seed=1)
-            status = status if self.agrees else Status.ROUNDING
-            if status is Status.ROUNDING:  # the depth is not to blame
-                self.shallower, self.log_error = shallower, min(self.aim, self.allowed)
+            if not self.agrees and settled:  # the depth is not to blame
+                status, self.shallower, self.log_error = Status.ROUNDING, shallower, min(self.aim, self.allowed)
+            elif not self.agrees:
+                status = Status.CAPPED
         if not error < math.inf:
             status = Status.NOT_FINITE
         error = math.exp(min(error, 700.0))

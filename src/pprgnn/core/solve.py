@@ -105,7 +105,7 @@ def described(problem: Problem, state: Tensor, found: Depth, tol: float, max_dep
 def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
     """In a sentence or two, what went wrong and what to do."""
     status, dtype = solution.status, solution.state.dtype
-    known = (solution.rounding_error, solution.truncation_bound, solution.measured_error, solution.estimated_error)
+    known = (solution.rounding_error, solution.truncation_bound, solution.measured_error)
     error = next((each for each in known if each is not None), None)
     reached = "" if error is None else f" (error {error:.1e})"
     if status is Status.NOT_FINITE:
@@ -116,8 +116,8 @@ def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
     if status is Status.ROUNDING:
         finer = "float64, " if dtype != torch.float64 else ""
         return (
-            f"Rounding errors in {dtype} exceed tol = {tol:g}{reached}: {facts}. Use {finer}a larger eps, smaller "
-            f"weights or a larger tol."
+            f"Rounding errors in {dtype} exceed tol = {tol:g} of ‖b‖{reached}: {facts}. Use {finer}a larger eps, "
+            f"smaller weights or a larger tol."
         )
     return (
         f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}: {facts}. Raise max_depth, "
