@@ -352,7 +352,7 @@ def test_a_given_constant_proves_depth(graph):
         expected = unrolled(conv, graph.x, [graph.edge_index], 0.5, 100)
         torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-4)
     with pytest.raises(ValueError, match="lipschitz must be a number >= 0"):
-        InfiniteDepth(conv, lipschitz=-1.0)(graph.x, graph.edge_index)
+        InfiniteDepth(conv, lipschitz=-1.0, depth=Certificate())(graph.x, graph.edge_index)
 
 
 def test_lipschitz_of_perceptrons():

@@ -352,6 +352,14 @@ class Adjacency:
         """A number on which all that work on this graph agree."""
         return value
 
+    def total(self, x: Tensor) -> Tensor:
+        """The sum of ``x`` over all that work on this graph."""
+        return x
+
+    def rows_of(self, per_node: Tensor) -> Tensor:
+        """Of a tensor with a row for each node of the whole graph, the rows here, in the inner order."""
+        return self.enter(per_node)
+
     def everywhere(self, fact: bool) -> bool:
         """Whether this holds for all rows."""
         return fact

@@ -105,17 +105,15 @@ class Problem:
         ‖∏βₙ Ãˡ |B| Wˡ‖ is estimated by ‖Rᵀ Ãˡ |B| Wˡ‖ with few random rows Rᵀ: a product with a thin matrix
         for each l instead of a pass. An estimate: φ may let more or less through.
         """
-        if self.adj.rows is not None:
-            return None
         bounds, entered = self.bounds(), self.entered()
         hops = bounds.depth(0.1 * tol, max_depth) or max_depth
         generator = torch.Generator("cpu").manual_seed(0)
-        signs = torch.randint(2, (self.b.size(0), PROBES), generator=generator, device="cpu") * 2 - 1
-        probe, size = signs.to(self.b), entered.b.abs()
+        signs = torch.randint(2, (self.adj.identity[0], PROBES), generator=generator, device="cpu") * 2 - 1
+        probe, size = self.adj.rows_of(signs.to(self.b)).contiguous(), entered.b.abs()
         terms = []  # Rᵀ Ãˡ |B| for l = 1, 2, ...
         for _ in range(hops):
             probe = self.adj.product(probe, torch.empty_like(probe), transposed=True)
-            terms.append((probe.t() @ size).double())
+            terms.append(self.adj.total(probe.t() @ size).double())
         self.left(entered)
         weight, rates = self.weight.double(), self.eps.double()
         rows = weight.new_zeros(0, weight.size(0))

@@ -74,6 +74,14 @@ class GraphPart(Adjacency):
         """That of the first process."""
         return self.team.agreed(value)
 
+    def total(self, x: Tensor) -> Tensor:
+        """The sum over all processes."""
+        return self.team.sum(x)
+
+    def rows_of(self, per_node: Tensor) -> Tensor:
+        """The rows of the nodes of this part."""
+        return per_node[self.nodes]
+
     def everywhere(self, fact: bool) -> bool:
         """Whether it holds in all processes."""
         return self.team.everywhere(fact)
