@@ -156,3 +156,23 @@ def test_small_states_are_left_to_the_allocator(monkeypatch):
     monkeypatch.setattr(buffers, "SMALL", 1 << 20)
     Run(0, "relu", {}, False).check_gradients()
     assert kept() == 0
+
+
+def test_many_passes_at_once_do_not_fill_the_pool():
+    b, weight = draw_b(6, 3).requires_grad_(), WEIGHT.clone().requires_grad_()
+    states = [solve(b, weight, GRAPH.adjacency(), depth=9).state for _ in range(60)]
+    sum(state.sum() for state in states).backward()
+    del states
+    solve(b, weight, GRAPH.adjacency(), depth=9)
+    assert kept() <= 6 + buffers.SCRATCH  # G⁽⁰⁾ ... G⁽⁵⁾ and scratch
+
+
+def test_outputs_and_saved_states_of_others_are_left_alone():
+    b, weight = draw_b(6, 3).requires_grad_(), WEIGHT.clone().requires_grad_()
+    state = solve(b, weight, GRAPH.adjacency(), depth=9).state
+    held = [state.detach(), *(each for each in state.grad_fn.saved_tensors if each is not None)]
+    before = [each.clone() for each in held]
+    state.sum().backward()
+    for seed in range(4):
+        solve(draw_b(6, 3, seed).requires_grad_(), weight, GRAPH.adjacency(), depth=9).state.sum().backward()
+    assert all(map(torch.equal, held, before))

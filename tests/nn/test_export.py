@@ -181,6 +181,18 @@ def test_onnx_of_adaptive_depth_names_the_way_out(graph):
 
 
 # --------------------------------------------------------------------------------------------------- freeze_depth
+def test_freeze_depth_refuses_the_depth_of_a_training_step(graph):
+    x, edge_index = graph[:2]
+    conv = PPRConv(x.size(1), 8, eps=0.5)
+    for _ in range(2):
+        conv(x, edge_index)
+    with pytest.raises(ValueError, match=r"was a training step.*torch\.no_grad\(\)"):
+        freeze_depth(conv)
+    with torch.no_grad():
+        conv(x, edge_index)
+    assert freeze_depth(conv).depth == conv.last_solution.depth
+
+
 def test_freeze_depth_keeps_the_depth_that_was_found(graph):
     x, edge_index, _ = graph
     model = PPRGNN(4, 6, 2, eps=0.5).eval()

@@ -29,7 +29,10 @@ MADV_HUGEPAGE = 14
 
 Kind = tuple[int, torch.dtype, str | None]  # number of entries, their type, the folder of the file
 
+SCRATCH = 5  # states that a solve or a backward pass works in, beside those it keeps
+
 _free: OrderedDict[Kind, list[Tensor]] = OrderedDict()
+_most = [SCRATCH]  # of one kind
 _lock = threading.Lock()
 _folders: list[str] = []  # the innermost last
 
@@ -118,13 +121,29 @@ def give(*tensors: Tensor) -> None:
         if key[2] not in (None, _folder()):  # nobody would ask for this file again
             continue
         with _lock:
-            _free.setdefault(key, []).append(tensor.detach().view(-1))
+            stock = _free.setdefault(key, [])
+            if len(stock) < _most[0]:
+                stock.append(tensor.detach().view(-1))
             _free.move_to_end(key)
             while len(_free) > SIZES:
                 _free.popitem(last=False)
 
 
+def most() -> int:
+    """So many states of one size are kept at the most."""
+    return _most[0]
+
+
+def expect(states: int) -> None:
+    """A solve keeps so many states: as many are worth keeping for the next one."""
+    _most[0] = max(_most[0], states + SCRATCH)
+
+
 def release_buffers() -> None:
-    """Return the memory and files kept for the next solve to the system (``grad_terms`` + 3 states)."""
+    """Return the memory and files kept for the next solve to the system: the states of one solve and a few."""
+    from pprgnn.core.lent_buffers import forget_returned
+
+    forget_returned()
     with _lock:
         _free.clear()
+        _most[0] = SCRATCH

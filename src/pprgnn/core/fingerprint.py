@@ -31,7 +31,12 @@ def _mixed(x: Tensor) -> Tensor:
     return x.sum()
 
 
-def fingerprint_of(indices: Iterable[Tensor]) -> int:
-    """A number that is the same for the same integers in the same order."""
-    mixed = [int(_mixed(each.reshape(-1).to(torch.int64, copy=True))) for each in indices]
+def fingerprint_of(tensors: Iterable[Tensor]) -> int:
+    """A number that is the same for the same numbers in the same order."""
+    mixed = [int(_mixed(_bits(each).to(torch.int64, copy=True))) for each in tensors]
     return sum(number * (31 + place) for place, number in enumerate(mixed))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    flat = tensor.detach().reshape(-1)
+    return flat.contiguous().view(BITS[flat.element_size()]) if flat.is_floating_point() else flat

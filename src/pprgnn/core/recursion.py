@@ -19,7 +19,7 @@ from pprgnn.core import kernel
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.bounds import StepBounds
-from pprgnn.core.buffers import give, place_of, take
+from pprgnn.core.buffers import expect, give, place_of, take
 from pprgnn.core.decay import decay, decay_gradient
 from pprgnn.core.lent_buffers import lend, reclaim
 from pprgnn.core.part import PartRows
@@ -181,6 +181,7 @@ def run(
     problem, keep = given.entered(), min(terms, depth)
     ends = checkpoint and keep > 1
     count, needed = (2, 3) if ends else (keep + 1, max(keep, 1) + 1)  # states and buffers
+    expect(count)
     buffers = [take(given.b), *(room or ())[: count - 1]]
     buffers += [take(given.b) for _ in range(needed - len(buffers))]
     states = problem.descend(depth, keep, buffers, leave=True, ends=ends)

@@ -7,6 +7,7 @@ from typing import TypeVar
 import torch
 
 from pprgnn.core.depth import Fixed
+from pprgnn.core.solution import Status
 from pprgnn.nn.infinite_layer import InfiniteLayer
 
 Model = TypeVar("Model", bound=torch.nn.Module)
@@ -43,5 +44,10 @@ def _depth_of(name: str, layer: InfiniteLayer) -> int:
         raise ValueError(
             f"The depth of layer {name or type(layer).__name__!r} is not known yet; run the model once on a "
             f"typical graph before freeze_depth, or give depth=..."
+        )
+    if layer.last_solution.status is Status.REUSED:
+        raise ValueError(
+            f"The last pass of layer {name or type(layer).__name__!r} was a training step, whose depth is an "
+            f"estimate; run the model once with torch.no_grad() before freeze_depth, or give depth=..."
         )
     return layer.last_solution.depth

@@ -20,7 +20,7 @@ from pprgnn.core.steps import Steps
 from pprgnn.nn import compiled_steps
 from pprgnn.nn.adjacency_cache import contents_of
 from pprgnn.nn.infinite_layer import MESSAGE_HOOKS, InfiniteLayer, check_numbers, one_set_of_nodes
-from pprgnn.nn.known_convs import Known, exact_norm, know, matrices_of
+from pprgnn.nn.known_convs import Known, know, matrices_of
 from pprgnn.nn.wrapped_conv import (
     check_inside,
     check_nodes,
@@ -256,7 +256,7 @@ class InfiniteDepth(InfiniteLayer):
         self, known: Known | None, b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> float | None:
         if self.lipschitz is None:
-            return None if known is None else known.lipschitz(exact_norm, known.adj.norm_bound)
+            return None if known is None else known.lipschitz(known.adj.norm_bound)
         given = self.lipschitz(b, *args, **kwargs) if callable(self.lipschitz) else self.lipschitz
         if not float(given) >= 0:  # also refuses NaN
             raise ValueError(f"lipschitz must be a number >= 0, but came as {given}.")

@@ -40,14 +40,13 @@ class Known:
     Args:
         adj: The matrix of its messages.
         function: The convolution as a function of the state.
-        lipschitz: An upper bound of its Lipschitz constant, if there is one, from a function that gives the norm
-            of a weight matrix and from the norm of ``adj``.
+        lipschitz: An upper bound of its Lipschitz constant, if there is one, from that of the norm of ``adj``.
         weight: W when the convolution is ÃGW and nothing else.
     """
 
     adj: Adjacency
     function: Callable[[Tensor], Tensor]
-    lipschitz: Callable[[Callable[[Tensor], float], float], float | None]
+    lipschitz: Callable[[float], float | None]
     weight: Tensor | None = None
 
 
@@ -127,7 +126,7 @@ def _gcn(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjac
     return Known(
         adj,
         function,
-        lambda norm, of_adj: of_adj * norm(conv.lin.weight),
+        lambda of_adj: of_adj * exact_norm(conv.lin.weight),
         conv.lin.weight.t() if conv.bias is None else None,
     )
 
@@ -176,8 +175,8 @@ def _neighbours_and_self(adj: Adjacency, neighbours: Any, own: Any) -> Known:
         out: Tensor = neighbours(adj @ g)
         return out if own is None else out + own(g)
 
-    def lipschitz(norm: Callable[[Tensor], float], of_adj: float) -> float:
-        return of_adj * norm(neighbours.weight) + (0.0 if own is None else norm(own.weight))
+    def lipschitz(of_adj: float) -> float:
+        return of_adj * exact_norm(neighbours.weight) + (0.0 if own is None else exact_norm(own.weight))
 
     return Known(adj, function, lipschitz)
 
@@ -191,8 +190,8 @@ def _gin(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjac
         out: Tensor = conv.nn(torch.addcmul(adj @ g, g, 1 + conv.eps))
         return out
 
-    def lipschitz(norm: Callable[[Tensor], float], of_adj: float) -> float | None:
-        inner = lipschitz_of(conv.nn, norm)
+    def lipschitz(of_adj: float) -> float | None:
+        inner = lipschitz_of(conv.nn)
         return None if inner is None else (abs(1 + float(conv.eps.detach())) + of_adj) * inner
 
     return Known(adj, function, lipschitz)
@@ -206,7 +205,7 @@ _KNOWN: dict[type, Callable[[Any, bool, bool, Callable[..., Adjacency]], Known |
 }
 
 
-def lipschitz_of(module: torch.nn.Module, norm: Callable[[Tensor], float]) -> float | None:
+def lipschitz_of(module: torch.nn.Module) -> float | None:
     """An upper bound for a chain of linear maps and gentle activations; ``None`` for anything else."""
     if isinstance(module, GENTLE):
         return 1.0
@@ -217,7 +216,7 @@ def lipschitz_of(module: torch.nn.Module, norm: Callable[[Tensor], float]) -> fl
     if isinstance(module, torch.nn.Dropout):
         return 1 / (1 - module.p) if module.training and module.p < 1 else 1.0
     if type(module).__name__ == "Linear" and isinstance(getattr(module, "weight", None), Tensor):
-        return norm(module.weight)  # type: ignore[arg-type]
+        return exact_norm(module.weight)  # type: ignore[arg-type]
     if type(module) is torch.nn.Sequential:
         parts = list(module)
     elif type(module) is MLP and _is_plain(module):
@@ -225,7 +224,7 @@ def lipschitz_of(module: torch.nn.Module, norm: Callable[[Tensor], float]) -> fl
         parts = [*mlp.lins, *[mlp.act or torch.nn.Identity()] * len(mlp.lins)]
     else:
         return None
-    bounds = [lipschitz_of(part, norm) for part in parts]
+    bounds = [lipschitz_of(part) for part in parts]
     return None if None in bounds else math.prod(bound for bound in bounds if bound is not None)
 
 
@@ -240,26 +239,9 @@ def exact_norm(weight: Tensor) -> float:
     return float(torch.linalg.matrix_norm(weight.detach().double(), ord=2)) * ROUNDING
 
 
-def quick_norm(weight: Tensor, rounds: int = 8) -> float:
-    """‖W‖₂ to a few percent, without a decomposition: power iteration from always the same vector."""
-    weight = weight.detach()
-    v = torch.linspace(0.5, 1.5, weight.size(1), dtype=weight.dtype, device=weight.device)
-    v[::2] *= -1
-    for _ in range(rounds):
-        v = torch.mv(weight.t(), torch.mv(weight, v))
-        v = v / (torch.linalg.vector_norm(v) + 1e-30)
-    return float(torch.linalg.vector_norm(torch.mv(weight, v)))
-
-
 def matrices_of(conv: torch.nn.Module) -> list[Tensor]:
     """Every matrix among the parameters."""
     # Vectors of attention, (1, heads, channels), turn messages rather than enlarge them.
     weights = [p.detach() for p in conv.parameters() if p.dim() >= 2 and not (p.dim() == 3 and p.size(0) == 1)]
     stacks = [p.reshape(-1, *p.shape[-2:]) for p in weights if min(p.shape[-2:]) > 1]
     return [matrix for stack in stacks for matrix in stack]
-
-
-def strength_of(conv: torch.nn.Module) -> float:
-    """How strong an unknown convolution is, roughly: the geometric mean of the norms of its matrices."""
-    logs = [math.log(max(quick_norm(each), 1e-30)) for each in matrices_of(conv)]
-    return math.exp(sum(logs) / max(len(logs), 1))

@@ -179,10 +179,23 @@ def without_edge_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[t
 
 
 def graph_of(b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int, int]:
-    """Numbers of nodes and edges, and a number that tells graphs apart."""
-    indices = [t for t in tensors_of(args, kwargs) if t.layout == torch.strided and not t.is_floating_point()]
-    edges = sum(t.size(-1) for t in indices if t.dim() == 2)
-    return b.size(-2), edges, fingerprint_of(indices)
+    """Numbers of nodes and edges, and a number that tells graphs apart, by their edges and what is on them.
+
+    Learned weights are no part of it: they move with every step.
+    """
+    given = [part for t in tensors_of(args, kwargs) if not t.requires_grad for part in _strided(t)]
+    edges = sum(t.size(-1) for t in given if t.dim() == 2 and not t.is_floating_point())
+    return b.size(-2), edges, fingerprint_of(given)
+
+
+def _strided(tensor: Tensor) -> tuple[Tensor, ...]:
+    if tensor.layout == torch.strided:
+        return (tensor,)
+    if tensor.layout == torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    by_row = tensor.layout == torch.sparse_csr
+    pointers = tensor.crow_indices() if by_row else tensor.ccol_indices()
+    return pointers, tensor.col_indices() if by_row else tensor.row_indices(), tensor.values()
 
 
 def shape_of(value: Any) -> str:
