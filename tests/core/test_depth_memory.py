@@ -127,6 +127,14 @@ def test_reused_depths_are_good_enough_while_the_weights_drift(growth, turn, tol
     assert reused >= 90
 
 
+def test_inputs_whose_norm_overflows_are_checked():
+    memory, b, weight = DepthMemory(), draw_b(34, 3).float(), draw_weight(3, 1.0).float()
+    for size in (1.0, 1.0, 3e37, 3e37, 1e-38):
+        solution = learn(memory, size * b, weight, KARATE.to(torch.float32), eps=0.5)
+        assert solution.depth < 60
+        assert error(solution, size * b.double(), weight.double(), 0.5) <= 1e-4 or size < 1e-30
+
+
 # -------------------------------------------------------------------------------------------------- answers
 def test_an_answer_is_measured_on_its_own_input_and_teaches_nothing():
     memory, b, weight = DepthMemory(), draw_b(34, 3), draw_weight(3, 3.0)

@@ -238,3 +238,11 @@ def test_eps_as_a_tensor_with_one_element_is_one_number():
 
 def test_everything_public_is_there():
     assert all(hasattr(pprgnn, name) for name in pprgnn.__all__)
+
+
+def test_a_matrix_of_inference_mode_serves_in_training():
+    with torch.inference_mode():
+        adj = ZOO["path"].adjacency()
+    b = draw_b(7, 3).requires_grad_()
+    (solve(b, draw_weight(3, 2.0), adj).state.sum() + (adj @ b).sum()).backward()
+    assert b.grad is not None

@@ -431,7 +431,8 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, value: Tensor, adj: Adjacency, transposed: bool) -> Tensor:
         ctx.adj, ctx.transposed = adj, transposed
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, value)
+        # Tensors of inference mode cannot be saved, and need not be.
+        ctx.save_for_backward(*((x, value) if ctx.needs_input_grad[1] else (None, None)))
         return times(adj, x.contiguous(), transposed)
 
     @staticmethod
@@ -440,7 +441,8 @@ class _Product(torch.autograd.Function):
         x, value = ctx.saved_tensors
         grad_x = grad_value = None
         if ctx.needs_input_grad[0]:
-            grad_x = _Product.apply(grad, value, adj, not ctx.transposed)  # type: ignore[no-untyped-call]
+            entries = adj.value.detach() if value is None else value
+            grad_x = _Product.apply(grad, entries, adj, not ctx.transposed)  # type: ignore[no-untyped-call]
         if ctx.needs_input_grad[1]:
             left, right = (adj.enter(each) for each in ((x, grad) if ctx.transposed else (grad, x)))
             if torch.is_grad_enabled():

@@ -188,7 +188,7 @@ class DepthMemory:
             return Differences(math.inf, 0.0, 1.0, math.inf, math.inf, math.inf, 0.0)
         sizes = zip(step.graph[:2], before.graph[:2], strict=True)
         same_nodes = step.graph[0] == before.graph[0]
-        return Differences(
+        found = Differences(
             weight=depth * _change(step.weight, before.weight),
             rate=depth * abs(math.log(step.eps / before.eps)),
             graph=float(step.graph != before.graph),
@@ -197,6 +197,7 @@ class DepthMemory:
             channels=problem.agreed(float(((step.channels + FAINT) / (before.channels + FAINT)).log().max())),
             output=0.0,
         )
+        return Differences(*(math.inf if math.isnan(each) else each for each in found))  # numbers that overflowed
 
     def _expected_depth(self, trial: _Trial[Any], step: _Step, differences: Differences) -> int:
         """From the step checked last or, in a row of steps with other inputs, from what those needed."""
@@ -212,7 +213,9 @@ class DepthMemory:
         if not _is_unlike(differences):
             self._unlike_steps = self._good_checks = 0
             unusual = any(now > small for now, small in zip(differences, SMALL, strict=True))
-            return unusual or self._work * self.share >= depth
+            assert self._last is not None
+            far = depth > 1.25 * self._last.depth + 2  # such as with a smaller tolerance
+            return unusual or far or self._work * self.share >= depth
         self._unlike_steps += 1
         self._unchecked += 1
         if self._unlike_steps <= 6 or len(self._unlike) < 8:
@@ -254,7 +257,7 @@ class DepthMemory:
         """Checked on this very input, and proved where that costs no more; nothing is learned from it."""
         bounds = trial.problem.bounds()
         proved = bounds.depth(tol, trial.max_depth, trial.levels)
-        if proved is not None and proved <= 4 * max(self._depth, START):
+        if proved is not None and proved <= 1.5 * max(self._depth, START):
             trial.go(proved)
             return Depth(trial.depth, Status.CERTIFIED, bounds.error(trial.depth)), trial.result
         # Not from training alone: two shallow passes may agree because both miss what grows slowly.

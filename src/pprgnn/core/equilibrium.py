@@ -143,7 +143,8 @@ class _Equilibrium(torch.autograd.Function):
         give(spare)
         ctx.adj, ctx.activation, ctx.hops = adj, activation, hops
         ctx.tol, ctx.max_depth = search.tol, search.max_depth
-        ctx.save_for_backward(weight, state, None if activation.from_output else b, value)
+        learned = value if ctx.needs_input_grad[2] else None
+        ctx.save_for_backward(weight, state, None if activation.from_output else b, learned)
         return state
 
     @staticmethod

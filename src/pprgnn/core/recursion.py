@@ -218,7 +218,8 @@ class Recursion(torch.autograd.Function):
         # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
         needs_b = ctx.repeats or not activation.from_output
         memo = activation.memo(out) if terms else None
-        ctx.save_for_backward(weight, eps, value, trace, b if needs_b else None, memo, *kept)
+        learned = value if ctx.needs_input_grad[3] else None  # else it may be a tensor of inference mode
+        ctx.save_for_backward(weight, eps, learned, trace, b if needs_b else None, memo, *kept)
         return out
 
     @staticmethod
