@@ -55,7 +55,7 @@ def differences(attack: Attack, depth: int, terms: int | None, checkpoint: bool)
     for (name, leaf), gradient, right in zip(at.items(), found, wanted, strict=True):
         gradient, right = (torch.zeros_like(leaf) if g is None else g for g in (gradient, right))
         unit = leaf.detach() if name == "edge_weight" else 1.0  # weights of 1e-24 have slopes of 1e24 that cancel
-        least = 1e-6 * float(direction.norm() * (1 + attack.b.detach().norm()))
+        least = 1e-4 * float(direction.norm() * (1 + attack.b.detach().norm()))
         error = float(((gradient - right) * unit).norm()) / max(float((right * unit).norm()), least)
         if gradient.shape != leaf.shape or not error <= 1e-7:
             wrong.append(f"{name} is off by {error:.1e}")
