@@ -119,7 +119,7 @@ def test_it_opens_with_the_answer(one):
         "83.2 % test accuracy",
         "honest protocol",
         "The validation part chose epoch 30 of 40.",
-        "convs.0 14 4·10⁻⁶ 5·10⁻⁶ 1.2 0.25 measured against a deeper pass, and proved",
+        "convs.0 14 4·10⁻⁶ 5·10⁻⁶ 2·10⁻⁷ 1.2 0.25 measured against a deeper pass, and proved in exact arithmetic",
     ):
         assert words in text.replace("  ", " ") or words.replace(" ", "") in text.replace(" ", ""), words
 

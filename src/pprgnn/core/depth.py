@@ -202,8 +202,8 @@ class Measured:
             return Depth(deepest, Status.NOT_FINITE, products=comparison.products)
         if k == deepest:  # nothing was measured: a pass is not compared with itself
             return Depth(k, Status.CERTIFIED, proved, products=comparison.products)
-        seen = comparison.state_errors[k]
-        return Depth(k, Status.MEASURED, seen + proved, seen, products=comparison.products)
+        seen, products = comparison.state_errors[k], comparison.products
+        return Depth(k, Status.MEASURED, seen + proved, seen, products=products, reference=deepest)
 
     def _compare(self, comparison: _Comparison, tol: float, max_depth: int) -> Depth:
         """No proof within max_depth: a shallower pass *and* the last but one must agree with the deepest.
@@ -231,7 +231,7 @@ class Measured:
                 k, status = max_depth, Status.CAPPED
                 break
             k = reference
-        return Depth(k, status, measured_error=seen, products=comparison.products)
+        return Depth(k, status, measured_error=seen, products=comparison.products, reference=reference)
 
 
 class _Comparison:

@@ -19,12 +19,13 @@ from torch import Tensor
 
 from pprgnn.core.depth import Measured, Problem, Result, Run
 from pprgnn.core.norms import frobenius_norm
-from pprgnn.core.rounding import DOMINATES, disturbed_pass, passes_for, unit_roundoff
+from pprgnn.core.rounding import ROUNDINGS, disturbed_pass, passes_for, unit_roundoff
 from pprgnn.core.solution import Depth, Status
 
 PROBES = 4  # random vectors that sketch an input
 START = 8  # depth of the first pass where there is no better guess
 SMALLEST = 1e-12  # below, an error is noise
+TINY = 1e-12  # of ‖B‖: numbers of this size must not underflow
 FAINT = 1e-10  # below, the share of a channel is as good as none
 
 
@@ -153,7 +154,8 @@ class DepthMemory:
     ) -> tuple[Depth, Result]:
         """A pass, checked where it must be; see :func:`pprgnn.core.depth.run_at_depth`."""
         scale = problem.norm(problem.b)
-        if not scale > 0 or max_depth <= levels + 1:  # B = 0 teaches nothing about other inputs
+        # B = 0 teaches nothing about other inputs, and numbers that may underflow need more than a comparison.
+        if not scale * TINY > torch.finfo(problem.b.dtype).smallest_normal or max_depth <= levels + 1:
             found = self.rule.choose(problem, tol, max_depth, levels)
             return found, run(found.k)[0]
         trial = _Trial(problem, tol, max_depth, levels, run, scale)
@@ -340,8 +342,8 @@ class _Trial(Generic[Result]):
         growth = self.problem.norm(self.ends[0]) / self.scale
         self.log_output = math.log(max(growth, 1e-30)) if growth < math.inf else math.inf
         # Differences of the size of a few roundings of the state are not what truncation leaves out.
-        noise = min(64 * unit_roundoff(self.ends[0]) * growth, DOMINATES * self.tol)
-        self.allowed = math.log(max(self.tol, noise))
+        noise = ROUNDINGS * unit_roundoff(self.ends[0]) * growth
+        self.allowed = math.log(max(self.tol, noise if math.isfinite(noise) else 0.0))
 
     def compare(self, seed: int = 0) -> float:
         """The difference (log) to a shallower pass that is disturbed by rounding errors."""

@@ -106,7 +106,8 @@ class Problem:
         for each l instead of a pass. An estimate: φ may let more or less through.
         """
         bounds, entered = self.bounds(), self.entered()
-        hops = bounds.depth(0.1 * tol, max_depth) or max_depth
+        growing = max(bounds.rate - 1, 0.0) / bounds.eps  # so many levels can enlarge an influence, no more
+        hops = min(bounds.depth(0.1 * tol, max_depth) or max_depth, int(1.5 * min(growing, max_depth)) + 16)
         generator = torch.Generator("cpu").manual_seed(0)
         signs = torch.randint(2, (self.adj.identity[0], PROBES), generator=generator, device="cpu") * 2 - 1
         probe, size = self.adj.rows_of(signs.to(self.b)).contiguous(), entered.b.abs()

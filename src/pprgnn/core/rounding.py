@@ -14,27 +14,47 @@ from pprgnn.core.depth import Problem
 from pprgnn.core.solution import Depth, Solution, Status
 
 DOMINATES = 3.0  # times the tolerance: an estimate may be off by such a factor
+ROUNDINGS = 64  # of the state: what an accurate pass may come to
 STRONG = 16.0  # times what rounding does
 CLAIMS = (Status.CERTIFIED, Status.MEASURED, Status.COMPARED)
 
 
 def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status, tol: float) -> Solution:
-    """The solution at the depth that was found, with what rounding adds to it."""
+    """The solution at the depth that was found, with what rounding adds to it.
+
+    Where it was measured against a deeper pass, that pass is the one whose rounding counts: the state differs from
+    its result by what was seen.
+    """
     bound = estimate = None
     if status in CLAIMS and not found.includes_rounding:
-        safe = problem.bounds().rounding(found.k, unit_roundoff(state))
+        depth, bounds = found.reference or found.k, problem.bounds()
+        safe = bounds.rounding(depth, unit_roundoff(state))
         bound = safe if math.isfinite(safe) else None
+        if bounds.underflow > tol:  # numbers too small for their type: a disturbance would not show it
+            return found.solution(state, Status.ROUNDING, bound, None)
         if not safe <= tol:  # the bound is pessimistic: what does rounding really do?
-            passes = passes_for(safe)
-            estimate = max(_estimate(problem, state.detach(), found.k, seed) for seed in range(passes))
-            found = found.with_products(passes * found.k)
-            status = status if estimate <= DOMINATES * tol else Status.ROUNDING
+            allowed, estimate = tolerable(problem, state.detach(), tol), 0.0
+            for seed in range(passes_for(safe)):
+                estimate = max(estimate, _estimate(problem, state.detach(), depth, seed))
+                found = found.with_products(depth)
+                if not estimate <= allowed:
+                    status = Status.ROUNDING
+                    break
     return found.solution(state, status, bound, estimate)
+
+
+def tolerable(problem: Problem, state: Tensor, tol: float) -> float:
+    """What rounding may add, relative to ‖B‖: a few times the tolerance, or a few roundings of the state itself.
+
+    A state that is much larger than B cannot even be stored to ``tol`` of ‖B‖.
+    """
+    growth = problem.norm(state) / (problem.norm(problem.b) or 1.0)
+    return max(DOMINATES * tol, ROUNDINGS * unit_roundoff(state) * growth)
 
 
 def passes_for(bound: float) -> int:
     """How many disturbed passes to look at: where rounding may do anything, one may do nothing by chance."""
-    return 1 if bound <= 1 else 3
+    return 1 if bound <= 1 else 2
 
 
 def _estimate(problem: Problem, state: Tensor, depth: int, seed: int) -> float:

@@ -50,6 +50,7 @@ class Depth:
     estimated_error: float | None = None  # extrapolated from other inputs
     products: int = 0  # sparse products spent on finding k
     includes_rounding: bool = False  # whether what was measured does
+    reference: int | None = None  # depth of the pass that k was compared with
 
     def with_products(self, more: int) -> Depth:
         """After so many more products."""

@@ -123,7 +123,8 @@ def _kept(run: Pass, depth: int, leaves: tuple[Tensor, Tensor], arriving: Tensor
     size, held = leaves[0].numel(), dict[int, int]()
 
     def keep(tensor: Tensor) -> Tensor:
-        if tensor.layout == torch.strided and tensor.is_floating_point() and tensor.numel() == size:
+        state = tensor.is_floating_point() or tensor.dtype == torch.bool  # or where it is positive
+        if tensor.layout == torch.strided and state and tensor.numel() == size:
             held[tensor.untyped_storage().data_ptr()] = tensor.numel() * tensor.element_size()
         return tensor
 
