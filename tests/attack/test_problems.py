@@ -31,6 +31,7 @@ def test_random_problems(chunk):
         tally["with an answer"] += case.answer is not None
         tally["claims"] += case.claims
         tally["claims above tol"] += bool(case.claims and case.error and case.error > case.attack.tol)
+        tally["claims above 10 tol"] += bool(case.claims and case.error and case.error > 10 * case.attack.tol)
         tally[case.solution.status.name] += 1
     print(dict(tally))
     advice = f"{len(failures)} failures; PPRGNN_ATTACK_SEED=n repeats problem n alone; {dict(tally)}\n"
