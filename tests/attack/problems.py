@@ -17,7 +17,7 @@ import pprgnn
 
 from . import reference
 
-COUNT = int(os.environ.get("PPRGNN_ATTACK", "300"))  # how many problems; `make attack` asks for 10,000
+COUNT = int(os.environ.get("PPRGNN_ATTACK", "240"))  # how many problems; `make attack` asks for 10,000
 ONE = os.environ.get("PPRGNN_ATTACK_SEED")  # the only problem to try, to repeat a failure
 CHUNKS = 4 if COUNT <= 1000 else 40
 
