@@ -51,6 +51,12 @@ class Case:
         return reference.answer(self.dense, self.accuracy, patience) if self.dense.size else None
 
     @cached_property
+    def resolution(self) -> float:
+        """How close to the truth, relative to ‖b‖, numbers of this type can be: a hundred units of the state."""
+        growth = float(self.state.double().norm() / self.attack.b.detach().double().norm().clamp(min=1e-300))
+        return 100 * torch.finfo(self.state.dtype).eps * growth
+
+    @cached_property
     def error(self) -> float | None:
         """The true one, relative to ‖b‖."""
         return None if self.answer is None else self.answer.error(self.state)
@@ -141,9 +147,7 @@ def parts(case: Case) -> Messages:
 
 def claim(case: Case) -> Messages:
     """Whoever says nothing else is within ten times the tolerance, or as close as the state can be stored."""
-    unit = torch.finfo(case.state.dtype).eps / 2
-    growth = float(case.state.double().norm() / case.attack.b.detach().double().norm().clamp(min=1e-300))
-    if case.claims and case.error is not None and not case.error <= 10 * case.attack.tol + 200 * unit * growth:
+    if case.claims and case.error is not None and not case.error <= 10 * case.attack.tol + case.resolution:
         yield f"{case.solution.status.name} with error {case.error:.2e}, tol {case.attack.tol:g}"
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from pprgnn import ConvergenceWarning, DepthMemory, Status, solve
+from pprgnn import Adjacency, ConvergenceWarning, DepthMemory, Status, solve
 from tests import reference
 from tests.problems import ZOO, draw_b, draw_weight, ring
 
@@ -180,12 +180,23 @@ def test_a_cap_that_is_too_low_is_said_in_every_step_but_not_searched_in_every_s
 
 
 def test_rounding_is_said_in_every_step():
-    memory, b, weight = DepthMemory(), draw_b(34, 3).abs().float(), 6 * torch.eye(3)
+    edges = torch.randint(0, 30, (2, 120), generator=torch.Generator().manual_seed(3))
+    adj = Adjacency.from_edge_index(edges, num_nodes=30, add_self_loops=True, dtype=torch.float32)
+    memory, b, weight = DepthMemory(), draw_b(30, 4).float(), -6 * torch.eye(4)
     for _ in range(4):
-        with pytest.warns(ConvergenceWarning, match="Rounding errors in torch.float32 exceed tol.*float64"):
-            solution = learn(memory, b, weight, KARATE.to(torch.float32), eps=0.3)
+        with pytest.warns(ConvergenceWarning, match=r"Rounding errors in torch.float32 exceed tol.*float64"):
+            solution = learn(memory, b, weight, adj, eps=0.06)
         assert solution.status is Status.ROUNDING
-    assert learn(DepthMemory(), b.double(), weight.double(), eps=0.3).converged
+
+
+def test_roundings_of_a_state_that_is_much_larger_than_its_input_are_no_reason_to_warn():
+    memory, b, weight = DepthMemory(), draw_b(34, 3).abs().float(), 6 * torch.eye(3)
+    for training in (True, True, False):
+        given = b.clone().requires_grad_(training)
+        solution = solve(given, weight, KARATE.to(torch.float32), eps=0.3, depth=memory)
+        truth = reference.limit(b.double(), weight.double(), KARATE_DENSE, 0.3, torch.relu)
+        assert float((solution.state.detach() - truth).norm() / truth.norm()) <= 1e-5
+        assert solution.converged
 
 
 # --------------------------------------------------------------------------------------------------- restart

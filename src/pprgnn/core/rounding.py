@@ -54,7 +54,7 @@ def tolerable(problem: Problem, state: Tensor, tol: float) -> float:
 
 def passes_for(bound: float) -> int:
     """How many disturbed passes to look at: where rounding may do anything, one may do nothing by chance."""
-    return 1 if bound <= 1 else 2
+    return 1 if bound <= 1 else 3
 
 
 def _estimate(problem: Problem, state: Tensor, depth: int, seed: int) -> float:
@@ -78,16 +78,16 @@ def disturbed_pass(
     g, other, product = room[:3]
     rows, columns = g.numel() // max(g.size(-1), 1), g.size(-1)
     generator = torch.Generator("cpu").manual_seed(seed)
-    # Two roundings: less would be lost in the rounding of the sum itself.
-    unit, norm = times * 2 * unit_roundoff(g) / math.sqrt(max(g.numel(), 1)), problem.norm(problem.b)
+    size = 2 * times * unit_roundoff(g)  # one rounding would be lost in that of the factor itself
     problem.activation.apply_(g.copy_(entered.b))
     for n in range(depth - 1, -1, -1):
         if n == levels - 1:
             room[3].copy_(g)
+        # What is 0 stays so, as it does in a sum that is rounded.
+        factors = 1 + size * torch.randn(rows + columns, generator=generator, device="cpu", dtype=torch.float64)
+        factors = factors.to(g)
+        g.view(rows, columns).mul_(factors[:rows, None]).mul_(factors[rows:])
         g, other = entered.step(n, g, other, product), g
-        noise = torch.randn(rows + columns, generator=generator, device="cpu").to(g)
-        size = unit * max(problem.norm(g), norm)
-        g.view(rows, columns).addr_(noise[:rows], noise[rows:], alpha=size if math.isfinite(size) else 0.0)
     ends = [problem.leave(g, out=other), *room[3:]]
     problem.left(entered)
     yield ends, product
