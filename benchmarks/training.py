@@ -68,11 +68,11 @@ def run(shape: shapes.Shape, steps: int) -> dict:
     labels = torch.randint(CLASSES, (shape.num_nodes,), generator=torch.Generator().manual_seed(shapes.SEED))
     memory = pprgnn.DepthMemory(pprgnn.Measured())
     Trainer(shape, adj, pprgnn.Fixed(2), labels).step()  # threads and workspaces
-    measured = Trainer(shape, adj, pprgnn.Measured(), labels)
-    measured.step()  # finds the depth that the fixed rule is given
+    first, enough = _depths(shape, adj, labels, steps)
     trainers = {
         "default": Trainer(shape, adj, memory, labels),
-        "fixed": Trainer(shape, adj, pprgnn.Fixed(measured.depths[0]), labels),
+        "fixed": Trainer(shape, adj, pprgnn.Fixed(first), labels),
+        "fixed, enough": Trainer(shape, adj, pprgnn.Fixed(enough), labels),
         "influence": Trainer(shape, adj, pprgnn.Influence(), labels),
     }
     for step in range(steps):
@@ -93,6 +93,18 @@ def run(shape: shapes.Shape, steps: int) -> dict:
         "products_measuring": searched,
         "fixed_depth": trainers["fixed"].depths[0],
     }
+
+
+def _depths(shape: shapes.Shape, adj: pprgnn.Adjacency, labels: Tensor, steps: int) -> tuple[int, int]:
+    """The depth that is measured for the first step, and one that is enough for the last one, too."""
+    trainer = Trainer(shape, adj, pprgnn.Measured(), labels)
+    trainer.step()
+    trainer.model.rule = pprgnn.DepthMemory()
+    for _ in range(steps - 2):
+        trainer.step()
+    trainer.model.rule = pprgnn.Measured()
+    trainer.step()
+    return trainer.depths[0], max(trainer.depths[0], trainer.depths[-1])
 
 
 def _row(trainer: Trainer) -> dict:

@@ -7,19 +7,19 @@ those that were checked, when its turn has come, and for everything that is not 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pprgnn.core.depth import Measured, Problem, Result, Run
-from pprgnn.core.norms import frobenius_norm
-from pprgnn.core.rounding import ROUNDINGS, disturbed_pass, passes_for, unit_roundoff
+from pprgnn.core.rounding import ROUNDINGS, another_pass, passes_for, unit_roundoff
 from pprgnn.core.solution import Depth, Status
 
 PROBES = 4  # random vectors that sketch an input
@@ -52,12 +52,16 @@ class _Step:
     graph: tuple[int, int, int]
     eps: float
     weight: Tensor
-    channels: Tensor  # ‖B‖ of each channel, relative to ‖B‖
     sketch: Tensor  # random projections of B, relative to ‖B‖
 
-    @property
+    @cached_property
     def log_norm(self) -> float:
         return math.log(max(float(torch.linalg.vector_norm(self.weight)), 1e-30))
+
+    @cached_property
+    def channels(self) -> Tensor:
+        """The share of each channel in B, as far as the sketch tells."""
+        return self.sketch.square().sum(0).sqrt_().add_(FAINT)
 
 
 @dataclass(frozen=True)
@@ -69,34 +73,45 @@ class _Checked:
     log_error: float
     log_output: float
 
+    @cached_property
+    def factor(self) -> Callable[[int], float]:
+        """By which factor (log) level n changed the error."""
+        return _factors(self.log_error, self.depth, self.step.eps)
+
     def log_error_of(self, step: _Step) -> float:
         """What to expect of another step at the same depth, by how W and ε have moved."""
-        decays = sum(math.log1p(n * self.step.eps) - math.log1p(n * step.eps) for n in range(self.depth))
+        decays = 0.0
+        if step.eps != self.step.eps:
+            decays = sum(math.log1p(n * self.step.eps) - math.log1p(n * step.eps) for n in range(self.depth))
         return self.log_error + self.depth * (step.log_norm - self.step.log_norm) + decays
 
     def log_error_at(self, depth: int, step: _Step) -> float:
-        """The same at another depth; how much a deeper pass gains is taken with caution."""
-        error, factor = self.log_error_of(step), _factors(self.log_error, self.depth, self.step.eps)
-        moved = step.log_norm - self.step.log_norm + math.log(self.step.eps / step.eps)  # at large n
+        """The same at another depth."""
         if depth < self.depth:
-            return error - sum(factor(n) for n in range(depth, self.depth))
-        return error + 0.7 * sum(min(factor(n) + max(moved, 0.0), -0.1) for n in range(self.depth, depth))
+            return self.log_error_of(step) - sum(self.factor(n) for n in range(depth, self.depth))
+        return next(itertools.islice(self.deeper(step), depth - self.depth, None))
+
+    def deeper(self, step: _Step) -> Iterator[float]:
+        """The same at this depth, one level deeper, and so on; what deeper passes gain is taken with caution."""
+        error = self.log_error_of(step)
+        moved = step.log_norm - self.step.log_norm + math.log(self.step.eps / step.eps)  # at large n
+        for n in itertools.count(self.depth):
+            yield error
+            error += 0.7 * min(self.factor(n) + max(moved, 0.0), -0.1)
 
     def depth_for(self, step: _Step, aim: float, max_depth: int) -> int:
         """The smallest depth, from this one on, at which ``aim`` (log) is expected."""
-        low, high = self.depth, max(max_depth, self.depth)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.log_error_at(middle, step) <= aim else (middle + 1, high)
-        return low
+        depths = range(self.depth, max_depth)
+        expected = zip(depths, self.deeper(step), strict=False)
+        return next((depth for depth, error in expected if error <= aim), max_depth)
 
     def enough(self, aim: float) -> int:
         """The depth at which the error of this very step was about ``aim`` (log)."""
-        depth, error, factor = self.depth, self.log_error, _factors(self.log_error, self.depth, self.step.eps)
+        depth, error = self.depth, self.log_error
         while error > aim:
-            error, depth = error + min(factor(depth), -0.1), depth + 1
-        while depth > max(self.depth - 8, 1) and error - min(factor(depth - 1), -0.1) <= aim:
-            error, depth = error - min(factor(depth - 1), -0.1), depth - 1
+            error, depth = error + min(self.factor(depth), -0.1), depth + 1
+        while depth > max(self.depth - 8, 1) and error - min(self.factor(depth - 1), -0.1) <= aim:
+            error, depth = error - min(self.factor(depth - 1), -0.1), depth - 1
         return depth
 
 
@@ -111,12 +126,12 @@ class DepthMemory:
     """Re-uses depths between the steps of a training, which then costs little more than at a fixed depth.
 
     A training step runs at the depth that follows from the step checked last: its error, how W and ε have moved
-    since, and a margin that follows from earlier surprises. A check compares a pass with a shallower one, which is
-    disturbed by rounding errors. It takes place when input, graph, weights or output differ too much
-    from those of the step checked last, and otherwise from time to time. Where every step has another input or
-    graph, the depths that the last ones needed decide, and after a few only some are checked. A check that fails
-    repeats the pass, deeper, until two depths agree. A solve without gradients is an answer and not a training
-    step: it is always checked, and nothing is learned from it.
+    since, and a margin that follows from earlier surprises. A check compares a pass with a shallower one, which
+    now and then is disturbed by rounding errors as well. It takes place when input, graph, weights or output differ
+    too much from those of the step checked last, and otherwise from time to time. Where every step has another
+    input or graph, the depths that the last ones needed decide, and after a few only some are checked. A check
+    that fails repeats the pass, deeper, until two depths agree. A solve without gradients is an answer and not a
+    training step: it is always checked, and nothing is learned from it.
 
     Args:
         rule: what decides where comparing does not help.
@@ -124,7 +139,7 @@ class DepthMemory:
     """
 
     rule: Measured = field(default_factory=Measured)
-    share: float = 0.05
+    share: float = 0.03
     checks: int = 0
     _last: _Checked | None = field(default=None, repr=False)
     _depth: int = field(default=0, repr=False)  # of the last training step
@@ -191,12 +206,12 @@ class DepthMemory:
         sizes = zip(step.graph[:2], before.graph[:2], strict=True)
         same_nodes = step.graph[0] == before.graph[0]
         found = Differences(
-            weight=depth * _change(step.weight, before.weight),
+            weight=depth * float(torch.dist(step.weight, before.weight)) / math.exp(before.log_norm),
             rate=depth * abs(math.log(step.eps / before.eps)),
             graph=float(step.graph != before.graph),
             size=max(abs(math.log(max(now, 1) / max(then, 1))) for now, then in sizes),
-            input=_change(step.sketch, before.sketch, problem.norm) if same_nodes else 1.0,
-            channels=problem.agreed(float(((step.channels + FAINT) / (before.channels + FAINT)).log().max())),
+            input=problem.norm(step.sketch - before.sketch) / problem.norm(before.sketch) if same_nodes else 1.0,
+            channels=problem.agreed(float((step.channels / before.channels).max().log())),
             output=0.0,
         )
         return Differences(*(math.inf if math.isnan(each) else each for each in found))  # numbers that overflowed
@@ -234,14 +249,16 @@ class DepthMemory:
     ) -> tuple[Depth, Result]:
         """Compare the pass with a shallower one, and go deeper until two agree; learn from it."""
         self.checks += 1
-        first = trial.compare(self.checks)
+        disturbed = self._rounding or self.checks % 2 == 1
+        first = trial.compare(self.checks, disturbed)
         if differences is not None and not _is_unlike(differences) and self._last is not None:
             surprise = first - self._last.log_error_at(trial.shallower, step)
             self._surprises.append(min(max(surprise, -12.0), 12.0))
             trial.eps = step.eps
         passed = trial.agrees
         found = trial.deepen(lambda: _Checked(step, trial.shallower, trial.log_error, 0.0).enough(trial.aim))
-        self._rounding = found.status is Status.ROUNDING
+        if disturbed or found.status is Status.ROUNDING:
+            self._rounding = found.status is Status.ROUNDING
         if not (found.status.converged or self._rounding):
             self._last, self._failure, self._failed = None, found, self._failed + 1
             self._pause = min(2**self._failed, 64)
@@ -289,7 +306,7 @@ class DepthMemory:
             step = self._last.step
             numbers = [self._last.depth, self._last.log_error, self._last.log_output, step.eps, list(step.graph)]
             state["last"] = [_to_json(number) for number in numbers]
-            names = ("weight", "channels", "sketch")
+            names = ("weight", "sketch")
             state["tensors"] = {name: getattr(step, name).detach().clone() for name in names}
         return state
 
@@ -345,11 +362,11 @@ class _Trial(Generic[Result]):
         noise = ROUNDINGS * unit_roundoff(self.ends[0]) * growth
         self.allowed = math.log(max(self.tol, noise if math.isfinite(noise) else 0.0))
 
-    def compare(self, seed: int = 0) -> float:
-        """The difference (log) to a shallower pass that is disturbed by rounding errors."""
+    def compare(self, seed: int, disturbed: bool = True) -> float:
+        """The difference (log) to a shallower pass, which may be disturbed by rounding errors."""
         self.shallower = max(self.depth - max(1, self.depth // 8), self.levels)
         self.products += self.shallower
-        with disturbed_pass(self.problem, self.shallower, self.levels, seed) as (ends, room):
+        with another_pass(self.problem, self.shallower, self.levels, seed, float(disturbed)) as (ends, room):
             self._difference(ends, room)
         return self.log_error
 
@@ -399,7 +416,6 @@ def _look(problem: Problem, scale: float) -> _Step:
         graph=problem.graph,
         eps=problem.agreed(float(problem.eps.min())),
         weight=problem.gauge.detach().flatten().clone(),
-        channels=torch.linalg.vector_norm(b, dim=0) / scale,
         sketch=(_signs(b.size(0)).to(b) @ b) / scale,
     )
 
@@ -408,12 +424,6 @@ def _look(problem: Problem, scale: float) -> _Step:
 def _signs(count: int) -> Tensor:
     generator = torch.Generator("cpu").manual_seed(count)
     return torch.randint(2, (PROBES, count), generator=generator, device="cpu").mul_(2).sub_(1).float()
-
-
-def _change(now: Tensor, then: Tensor, norm: Callable[[Tensor], float] = frobenius_norm) -> float:
-    """‖now - then‖ / ‖then‖."""
-    size, change = norm(then), norm(now.to(then) - then)
-    return change / size if size > 0 else (0.0 if change == 0 else math.inf)
 
 
 def _is_unlike(differences: Differences) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,38 +61,45 @@ def passes_for(bound: float) -> int:
 def _estimate(problem: Problem, state: Tensor, depth: int, seed: int) -> float:
     """From a pass that is disturbed more than by rounding, so that it does not miss another branch of φ."""
     scale = problem.norm(problem.b) or 1.0
-    with torch.no_grad(), disturbed_pass(problem, depth, 0, seed, STRONG) as (ends, room):
+    with torch.no_grad(), another_pass(problem, depth, 0, seed, STRONG) as (ends, room):
         error = problem.norm(torch.sub(state, ends[0], out=room)) / scale / STRONG
     return error if math.isfinite(error) else math.inf
 
 
 @contextmanager
-def disturbed_pass(
-    problem: Problem, depth: int, levels: int, seed: int, times: float = 1.0
+def another_pass(
+    problem: Problem, depth: int, levels: int, seed: int, times: float
 ) -> Iterator[tuple[list[Tensor], Tensor]]:
-    """G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾ of a pass that is disturbed by so many ``times`` what rounding does; and scratch.
-
-    At each level in another way: a disturbance that is the same at all levels may cancel itself.
-    """
+    """G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾ of a pass, disturbed by so many ``times`` what rounding does; and scratch."""
     entered = problem.entered()
-    room = [take(entered.b) for _ in range(4 if levels else 3)]
-    g, other, product = room[:3]
+    room = [take(entered.b) for _ in range(4)]
+    if times:
+        ends = _disturbed_pass(problem, entered, depth, levels, seed, times, room)
+    else:
+        ends = entered.descend(depth, levels, room[1:], leave=True, ends=True)
+    problem.left(entered)
+    scratch = next(each for each in room if all(each is not end for end in ends))
+    yield ends, scratch
+    give(*room)
+
+
+def _disturbed_pass(
+    problem: Problem, entered: Any, depth: int, levels: int, seed: int, times: float, room: list[Tensor]
+) -> list[Tensor]:
+    """At each level in another way: a disturbance that is the same at all levels may cancel itself."""
+    g, other, product, kept = room
     rows, columns = g.numel() // max(g.size(-1), 1), g.size(-1)
     generator = torch.Generator("cpu").manual_seed(seed)
     size = 2 * times * unit_roundoff(g)  # one rounding would be lost in that of the factor itself
     problem.activation.apply_(g.copy_(entered.b))
     for n in range(depth - 1, -1, -1):
         if n == levels - 1:
-            room[3].copy_(g)
-        # What is 0 stays so, as it does in a sum that is rounded.
-        factors = 1 + size * torch.randn(rows + columns, generator=generator, device="cpu", dtype=torch.float64)
-        factors = factors.to(g)
-        g.view(rows, columns).mul_(factors[:rows, None]).mul_(factors[rows:])
+            kept.copy_(g)
+        if n % 2 == 0:  # what is 0 stays so, as it does in a sum that is rounded
+            factors = torch.randn(rows + columns, generator=generator, device="cpu").mul_(size).to(g).add_(1)
+            g.view(rows, columns).mul_(factors[:rows, None]).mul_(factors[rows:])
         g, other = entered.step(n, g, other, product), g
-    ends = [problem.leave(g, out=other), *room[3:]]
-    problem.left(entered)
-    yield ends, product
-    give(*room)
+    return [problem.leave(g, out=other), kept] if levels else [problem.leave(g, out=other)]
 
 
 def unit_roundoff(x: Tensor) -> float:
