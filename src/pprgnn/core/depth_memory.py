@@ -127,11 +127,11 @@ class DepthMemory:
 
     A training step runs at the depth that follows from the step checked last: its error, how W and ε have moved
     since, and a margin that follows from earlier surprises. A check compares a pass with a shallower one, which
-    now and then is disturbed by rounding errors as well. It takes place when input, graph, weights or output differ
-    too much from those of the step checked last, and otherwise from time to time. Where every step has another
-    input or graph, the depths that the last ones needed decide, and after a few only some are checked. A check
-    that fails repeats the pass, deeper, until two depths agree. A solve without gradients is an answer and not a
-    training step: it is always checked, and nothing is learned from it.
+    every second time is disturbed by rounding errors as well. It takes place when input, graph, weights or output
+    differ too much from those of the step checked last, and otherwise from time to time. Where every step has
+    another input or graph, the depths that the last ones needed decide, and after a few only some are checked. A
+    check that fails repeats the pass, deeper, until two depths agree. A solve without gradients is an answer and
+    not a training step: it is always checked, and nothing is learned from it.
 
     Args:
         rule: what decides where comparing does not help.
