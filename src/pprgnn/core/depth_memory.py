@@ -42,7 +42,7 @@ class Differences(NamedTuple):
 
 
 # Within these, the error follows from that of the step checked last; found by the schedules of tests/attack.
-SMALL = Differences(weight=2.0, rate=1.0, graph=0.5, size=0.1, input=0.15, channels=0.7, output=0.5)
+SMALL = Differences(weight=4.0, rate=1.0, graph=0.5, size=0.1, input=0.15, channels=0.7, output=0.5)
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,7 @@ class DepthMemory:
     checks: int = 0
     _last: _Checked | None = field(default=None, repr=False)
     _depth: int = field(default=0, repr=False)  # of the last training step
+    # How much larger (log) an error was than expected, by how far the weights had moved.
     _surprises: deque[float] = field(default_factory=lambda: deque(maxlen=8), repr=False)
     _needed: deque[int] = field(default_factory=lambda: deque(maxlen=16), repr=False)  # by unlike steps
     _unlike: deque[Differences] = field(default_factory=lambda: deque(maxlen=8), repr=False)
@@ -205,12 +206,13 @@ class DepthMemory:
             return Differences(math.inf, 0.0, 1.0, math.inf, math.inf, math.inf, 0.0)
         sizes = zip(step.graph[:2], before.graph[:2], strict=True)
         same_nodes = step.graph[0] == before.graph[0]
+        size = max(problem.norm(before.sketch), 1e-30) if same_nodes else 1.0  # it may be 0 by chance
         found = Differences(
             weight=depth * float(torch.dist(step.weight, before.weight)) / math.exp(before.log_norm),
             rate=depth * abs(math.log(step.eps / before.eps)),
             graph=float(step.graph != before.graph),
             size=max(abs(math.log(max(now, 1) / max(then, 1))) for now, then in sizes),
-            input=problem.norm(step.sketch - before.sketch) / problem.norm(before.sketch) if same_nodes else 1.0,
+            input=problem.norm(step.sketch - before.sketch) / size if same_nodes else 1.0,
             channels=problem.agreed(float((step.channels / before.channels).max().log())),
             output=0.0,
         )
@@ -222,7 +224,10 @@ class DepthMemory:
         if _is_unlike(differences) and self._unlike_steps > 0 and self._needed:
             most, least = max(self._needed), min(self._needed)
             return most + max(1, math.ceil(0.5 * (most - least)))
-        margin = max(0.5 + 0.6 * min(differences.weight, 3.0), 1.1 * max(self._surprises, default=0.0) + 0.2)
+        # What the weights' movement does beyond its size: 0.6 of it until there is experience, then what was seen.
+        seen = max(self._surprises, default=0.0)
+        slope = 0.6 if len(self._surprises) < 3 else min(max(1.5 * seen, 0.2), 0.6)
+        margin = 0.4 + slope * min(differences.weight, 4.0)
         margin += min(max(differences.channels, 0.0), 3.0)  # what a channel adds to the error grows as it does
         return self._last.depth_for(step, trial.aim - margin, trial.max_depth)
 
@@ -253,7 +258,8 @@ class DepthMemory:
         first = trial.compare(self.checks, disturbed)
         if differences is not None and not _is_unlike(differences) and self._last is not None:
             surprise = first - self._last.log_error_at(trial.shallower, step)
-            self._surprises.append(min(max(surprise, -12.0), 12.0))
+            surprise /= max(differences.weight, 1.0)
+            self._surprises.append(min(max(surprise, -12.0), 12.0) if math.isfinite(surprise) else 12.0)
             trial.eps = step.eps
         passed = trial.agrees
         found = trial.deepen(lambda: _Checked(step, trial.shallower, trial.log_error, 0.0).enough(trial.aim))
@@ -264,6 +270,8 @@ class DepthMemory:
             self._pause = min(2**self._failed, 64)
             return found, trial.result
         self._failed, self._failure = 0, None
+        if differences is None:
+            found = self._refined(trial, step, found)
         self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output)
         if differences is not None and _is_unlike(differences):
             self._unlike.append(differences)
@@ -271,6 +279,14 @@ class DepthMemory:
             self._good_checks = self._good_checks + 1 if passed else 0
         self._depth, self._work, self._unchecked = trial.depth, trial.depth + 2.0 * trial.levels, 0
         return found, trial.result
+
+    def _refined(self, trial: _Trial[Any], step: _Step, found: Depth) -> Depth:
+        """After a first pass that was much deeper than it had to be: whether a much shallower one is enough."""
+        before = (trial.shallower, trial.log_error)
+        enough = _Checked(step, *before, 0.0).enough(trial.aim) + 1
+        if enough < trial.shallower and trial.compare(0, disturbed=False, at=enough) > trial.allowed:
+            trial.shallower, trial.log_error = before
+        return replace(found, products=trial.products)
 
     def _answer(self, trial: _Trial[Result], tol: float) -> tuple[Depth, Result]:
         """Checked on this very input, and proved where that costs no more; nothing is learned from it."""
@@ -362,9 +378,9 @@ class _Trial(Generic[Result]):
         noise = ROUNDINGS * unit_roundoff(self.ends[0]) * growth
         self.allowed = math.log(max(self.tol, noise if math.isfinite(noise) else 0.0))
 
-    def compare(self, seed: int, disturbed: bool = True) -> float:
+    def compare(self, seed: int, disturbed: bool = True, at: int | None = None) -> float:
         """The difference (log) to a shallower pass, which may be disturbed by rounding errors."""
-        self.shallower = max(self.depth - max(1, self.depth // 8), self.levels)
+        self.shallower = max(self.depth - max(1, self.depth // 8) if at is None else at, self.levels)
         self.products += self.shallower
         with another_pass(self.problem, self.shallower, self.levels, seed, float(disturbed)) as (ends, room):
             self._difference(ends, room)
