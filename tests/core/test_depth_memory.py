@@ -135,6 +135,15 @@ def test_inputs_whose_norm_overflows_are_checked():
         assert error(solution, size * b.double(), weight.double(), 0.5) <= 1e-4 or size < 1e-30
 
 
+def test_a_layer_may_change_its_precision_and_its_width():
+    memory, b, weight = DepthMemory(), draw_b(34, 3), draw_weight(3, 2.0)
+    for dtype, width in ((torch.float32, 3), (torch.float64, 3), (torch.float64, 2), (torch.float32, 2)):
+        given = b[:, :width].to(dtype), weight[:width, :width].to(dtype)
+        solution = learn(memory, *given, KARATE.to(dtype), eps=0.3)
+        assert error(solution, given[0].double(), given[1].double(), 0.3) <= 1e-5
+    assert memory.checks == 4
+
+
 # -------------------------------------------------------------------------------------------------- answers
 def test_an_answer_is_measured_on_its_own_input_and_teaches_nothing():
     memory, b, weight = DepthMemory(), draw_b(34, 3), draw_weight(3, 3.0)
@@ -243,8 +252,11 @@ def test_a_failure_survives_a_restart():
     with pytest.warns(ConvergenceWarning):
         learn(first, b, weight, eps=0.05, max_depth=12)
     for memory in (restored(first), first):
-        with pytest.warns(ConvergenceWarning, match="error"):
-            assert search(learn(memory, b, weight, eps=0.05, max_depth=12)) == 0
+        with pytest.warns(ConvergenceWarning, match="Raise max_depth"):
+            again = learn(memory, b, weight, eps=0.05, max_depth=12)
+        assert search(again) == 0
+        assert again.measured_error is None  # nothing was measured here
+        assert again.estimated_error > 1e-5
 
 
 def test_a_state_is_a_copy():

@@ -176,20 +176,21 @@ class DepthMemory:
             return found, run(found.k)[0]
         trial = _Trial(problem, tol, max_depth, levels, run, scale)
         if not training:
-            return self._answer(trial, tol)
+            return self._answer(trial)
         if self._failure is not None and self._pause > 0:  # warns again, but does not search in every step
             self._pause -= 1
             trial.go(self._failure.k)
-            return replace(self._failure, products=0), trial.result
+            known = Depth(trial.depth, self._failure.status, estimated_error=self._failure.measured_error)
+            return known, trial.result
         step = _look(problem, scale)
         if self._last is None:
             trial.go(problem.guess(tol, max_depth) or START)
-            return self._checked(trial, step, None, tol)
+            return self._checked(trial, step, None)
         differences = self._compare(problem, step)
         trial.go(self._expected_depth(trial, step, differences))
         differences = differences._replace(output=abs(trial.log_output - self._last.log_output))
         if self._must_check(differences, trial.depth):
-            return self._checked(trial, step, differences, tol)
+            return self._checked(trial, step, differences)
         self._work += trial.depth + 2 * levels  # a backward term costs about two forward steps
         self._depth = trial.depth
         error = self._last.log_error_at(trial.depth, step)
@@ -201,8 +202,9 @@ class DepthMemory:
     def _compare(self, problem: Problem, step: _Step) -> Differences:
         assert self._last is not None
         before, depth = self._last.step, max(self._depth, 1)
-        comparable = step.sketch.shape == before.sketch.shape and step.weight.shape == before.weight.shape
-        if not comparable:  # other channels: another layer altogether
+        pairs = ((step.sketch, before.sketch), (step.weight, before.weight))
+        kinds = ({(each.shape, each.dtype, each.device) for each in pair} for pair in pairs)
+        if any(len(kind) > 1 for kind in kinds):  # another layer, or the same in another precision
             return Differences(math.inf, 0.0, 1.0, math.inf, math.inf, math.inf, 0.0)
         sizes = zip(step.graph[:2], before.graph[:2], strict=True)
         same_nodes = step.graph[0] == before.graph[0]
@@ -250,7 +252,7 @@ class DepthMemory:
 
     # --------------------------------------------------------------------------------------------------- checks
     def _checked(
-        self, trial: _Trial[Result], step: _Step, differences: Differences | None, tol: float
+        self, trial: _Trial[Result], step: _Step, differences: Differences | None
     ) -> tuple[Depth, Result]:
         """Compare the pass with a shallower one, and go deeper until two agree; learn from it."""
         self.checks += 1
@@ -288,15 +290,15 @@ class DepthMemory:
             trial.shallower, trial.log_error = before
         return replace(found, products=trial.products)
 
-    def _answer(self, trial: _Trial[Result], tol: float) -> tuple[Depth, Result]:
+    def _answer(self, trial: _Trial[Result]) -> tuple[Depth, Result]:
         """Checked on this very input, and proved where that costs no more; nothing is learned from it."""
         bounds = trial.problem.bounds()
-        proved = bounds.depth(tol, trial.max_depth, trial.levels)
+        proved = bounds.depth(trial.tol, trial.max_depth, trial.levels)
         if proved is not None and proved <= 1.5 * max(self._depth, START):
             trial.go(proved)
             return Depth(trial.depth, Status.CERTIFIED, bounds.error(trial.depth)), trial.result
         # Not from training alone: two shallow passes may agree because both miss what grows slowly.
-        trial.go(max(self._depth, trial.problem.guess(tol, trial.max_depth) or START))
+        trial.go(max(self._depth, trial.problem.guess(trial.tol, trial.max_depth) or START))
         for seed in range(passes_for(bounds.rounding(trial.depth, unit_roundoff(trial.problem.b)))):
             if trial.compare(seed) > trial.allowed:
                 break
