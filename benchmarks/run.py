@@ -141,18 +141,18 @@ def start_data(arguments: argparse.Namespace) -> dict:
 def jobs(data: dict, arguments: argparse.Namespace) -> list[Job]:
     """(where the result goes, under which key, what to say, how to get it), in order."""
     smoke, repeats, roof = arguments.smoke, arguments.repeats, data["machine"]
-    todo: list[Job] = [
+    one_layer: list[Job] = [
         (data["shapes"], name, f"Shape {name}", partial(bench_shape, name, repeats, smoke, roof))
         for name in arguments.shapes
     ]
-    if not arguments.only_shapes:
-        todo += [(data, "memory_depth", "Memory against depth", partial(memory.depth_peaks, smoke))]
-        todo += [
-            (data["training"], name, f"Training on {name}", partial(bench_training, name, smoke))
-            for name in TRAINING_STEPS
-        ]
-        todo += [(data, "scaling", "Scaling", partial(scaling.run, smoke))]
-    return todo
+    steps: list[Job] = [
+        (data["training"], name, f"Training on {name}", partial(bench_training, name, smoke))
+        for name in TRAINING_STEPS
+    ]
+    if arguments.only_shapes or arguments.only_training:
+        return one_layer if arguments.only_shapes else steps
+    peaks = (data, "memory_depth", "Memory against depth", partial(memory.depth_peaks, smoke))
+    return [*one_layer, peaks, *steps, (data, "scaling", "Scaling", partial(scaling.run, smoke))]
 
 
 def main(given: list[str] | None = None) -> None:
@@ -160,6 +160,7 @@ def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Measure speed and memory.")
     parser.add_argument("--shapes", nargs="+", choices=shapes.NAMES, default=list(shapes.NAMES))
     parser.add_argument("--only-shapes", action="store_true", help="no memory, training and scaling tables")
+    parser.add_argument("--only-training", action="store_true", help="the training table alone")
     parser.add_argument("--repeats", type=int, default=5, help="rounds per shape (slow contestants get fewer)")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes: does it run at all?")
     parser.add_argument("--resume", action="store_true", help="keep what the output file has of this commit")
