@@ -172,13 +172,10 @@ def evaluate(name: str, model: nn.Module, test: Chains, length: int, epochs: int
     """Accuracy on the test chains at each distance from the head."""
     import torch
 
-    from pprgnn.core.depth_memory import DepthMemory
-    from pprgnn.nn import PPRConv
+    from pprgnn.nn import PPRConv, measure_afresh
 
     conv = next((module for module in model.modules() if isinstance(module, PPRConv)), None)
-    if conv is not None and isinstance(conv.depth_rule, DepthMemory):
-        conv.depth_rule.forget()  # the depth in the table is measured here, not carried over from training
-    with torch.no_grad():
+    with measure_afresh(model), torch.no_grad():  # the depth in the table is not carried over from training
         right = (model(test.x, test.edge_index).argmax(dim=1) == test.y).double().view(-1, length)
     result = Result(
         model=name,
