@@ -119,7 +119,7 @@ def test_measured_solution_keeps_its_promise(problem, tol, learning):
     problem.b.requires_grad_(False)
     assert solution.status in (Status.MEASURED, Status.CERTIFIED)
     assert problem.error(solution.state.detach()) <= solution.error_bound + 1e-12
-    assert solution.error_bound <= tol
+    assert solution.truncation_bound <= tol
     certified = problem.solve(depth=Certificate(), tol=0.1 * tol).depth
     assert solution.depth <= certified + 5 * learning  # measuring never asks for more than the proof does
 

@@ -126,7 +126,7 @@ def test_the_slider_shows_the_prediction_forming(site, page):
     answer = explained(site, "node=0&limit=150")
     start(site, page)
     assert "∞ (" in page.text("#depth-text")
-    assert "suffice: error at most" in page.text("#depth-text")
+    assert "suffice: what is left out is at most" in page.text("#depth-text")
     assert page.locator("a.node.out").count() == 0
     final = page.texts(".probabilities .number")
     page.locator("#depth").fill("0")

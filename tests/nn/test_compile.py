@@ -457,7 +457,6 @@ def test_transformed_layers_adapt_their_depth_and_take_an_adjacency(graph):
 # ---------------------------------------------------------------------------------------------------------- memory
 def test_lent_memory_comes_back_and_is_never_lent_twice(monkeypatch):
     monkeypatch.setattr(buffers, "SMALL", 0)
-    monkeypatch.setattr(lent_buffers, "LARGE", 0)
     buffers.release_buffers()
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(50, 4, dtype=torch.float64, generator=generator)
