@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import Any, Generic, NamedTuple
 
@@ -22,7 +22,7 @@ from pprgnn.core.depth import Measured, Problem, Result, Run
 from pprgnn.core.rounding import ROUNDINGS, another_pass, passes_for, unit_roundoff
 from pprgnn.core.solution import Depth, Status
 
-PROBES = 4  # random vectors that sketch an input
+PROBES = 16  # random vectors that sketch an input; with few, that of a channel may be small by chance
 START = 8  # depth of the first pass where there is no better guess
 SMALLEST = 1e-12  # below, an error is noise
 TINY = 1e-12  # of ‖B‖: numbers of this size must not underflow
@@ -36,13 +36,39 @@ class Differences(NamedTuple):
     rate: float  # of log ε, times depth
     graph: float  # 1: another one
     size: float  # of log (nodes, edges)
-    input: float  # relative change of B
-    channels: float  # by which factor (log) the share of a channel of B has grown
+    jump: float  # relative change of B since the step before
+    input: float  # the same since the step that was checked
+    surge: float  # by which factor (log) the share of a channel of B has grown since the step before
+    channels: float  # the same since the step that was checked
     output: float  # change of log (‖G⁽⁰⁾‖ / ‖B‖); known after the pass
+
+    @property
+    def movement(self) -> float:
+        """How far weights and input have gone on; what that does to an error is learned."""
+        return max(self.weight, self.input / SMALL.jump)
+
+    @property
+    def grown(self) -> bool:
+        """Whether a channel has become stronger, and with it what it adds to the error."""
+        return self.surge > SMALL.surge or self.channels > SMALL.channels
+
+    @property
+    def unlike(self) -> bool:
+        """Whether input or graph are others; weights and rates move, but in a known way."""
+        return (
+            self.graph > SMALL.graph
+            or self.size > SMALL.size
+            or self.jump > SMALL.jump
+            or self.input > SMALL.input
+            or self.surge > SMALL.surge
+            or self.channels > 1.5 * SMALL.channels
+        )
 
 
 # Within these, the error follows from that of the step checked last; found by the schedules of tests/attack.
-SMALL = Differences(weight=4.0, rate=1.0, graph=0.5, size=0.1, input=0.15, channels=0.7, output=0.5)
+SMALL = Differences(
+    weight=4.0, rate=1.0, graph=0.5, size=0.1, jump=0.15, input=0.6, surge=0.3, channels=1.0, output=0.5
+)
 
 
 @dataclass(frozen=True)
@@ -54,14 +80,19 @@ class _Step:
     weight: Tensor
     sketch: Tensor  # random projections of B, relative to ‖B‖
 
+    def comparable(self, other: _Step) -> bool:
+        """Whether both are steps of the same layer."""
+        pairs = ((self.sketch, other.sketch), (self.weight, other.weight))
+        return all(a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs)
+
     @cached_property
     def log_norm(self) -> float:
         return math.log(max(float(torch.linalg.vector_norm(self.weight)), 1e-30))
 
     @cached_property
-    def channels(self) -> Tensor:
+    def log_channels(self) -> Tensor:
         """The share of each channel in B, as far as the sketch tells."""
-        return self.sketch.square().sum(0).sqrt_().add_(FAINT)
+        return torch.linalg.vector_norm(self.sketch, dim=0).add_(FAINT).log_()
 
 
 @dataclass(frozen=True)
@@ -142,8 +173,10 @@ class DepthMemory:
     share: float = 0.03
     checks: int = 0
     _last: _Checked | None = field(default=None, repr=False)
+    _before: _Step | None = field(default=None, repr=False)  # the last training step, checked or not
     _depth: int = field(default=0, repr=False)  # of the last training step
-    # How much larger (log) an error was than expected, by how far the weights had moved.
+    _of_guess: float = field(default=1.0, repr=False)  # the share of a guessed depth that is needed
+    # How much larger (log) an error was than expected, by how far weights and input had moved.
     _surprises: deque[float] = field(default_factory=lambda: deque(maxlen=8), repr=False)
     _needed: deque[int] = field(default_factory=lambda: deque(maxlen=16), repr=False)  # by unlike steps
     _unlike: deque[Differences] = field(default_factory=lambda: deque(maxlen=8), repr=False)
@@ -184,9 +217,15 @@ class DepthMemory:
             return known, trial.result
         step = _look(problem, scale)
         if self._last is None:
-            trial.go(problem.guess(tol, max_depth) or START)
-            return self._checked(trial, step, None)
+            self._before = step
+            guess = problem.guess(tol, max_depth) or START
+            trial.go(guess)
+            checked = self._checked(trial, step, None)
+            if self._last is not None:
+                self._of_guess = min(self._last.enough(trial.aim) / guess, 1.0)
+            return checked
         differences = self._compare(problem, step)
+        self._before = step
         trial.go(self._expected_depth(trial, step, differences))
         differences = differences._replace(output=abs(trial.log_output - self._last.log_output))
         if self._must_check(differences, trial.depth):
@@ -201,21 +240,31 @@ class DepthMemory:
     # ------------------------------------------------------------------------------------------------ decisions
     def _compare(self, problem: Problem, step: _Step) -> Differences:
         assert self._last is not None
-        before, depth = self._last.step, max(self._depth, 1)
-        pairs = ((step.sketch, before.sketch), (step.weight, before.weight))
-        kinds = ({(each.shape, each.dtype, each.device) for each in pair} for pair in pairs)
-        if any(len(kind) > 1 for kind in kinds):  # another layer, or the same in another precision
-            return Differences(math.inf, 0.0, 1.0, math.inf, math.inf, math.inf, 0.0)
-        sizes = zip(step.graph[:2], before.graph[:2], strict=True)
-        same_nodes = step.graph[0] == before.graph[0]
-        size = max(problem.norm(before.sketch), 1e-30) if same_nodes else 1.0  # it may be 0 by chance
+        checked, depth = self._last.step, max(self._depth, 1)
+        if not step.comparable(checked):  # another layer, or the same in another precision
+            return Differences(math.inf, 0.0, 1.0, *(math.inf,) * 5, 0.0)
+        sizes = zip(step.graph[:2], checked.graph[:2], strict=True)
+
+        def changes(then: _Step) -> tuple[float, float]:
+            growth = problem.agreed(float((step.log_channels - then.log_channels).max()))
+            if step.graph[0] != then.graph[0]:
+                return 1.0, growth
+            size = max(problem.norm(then.sketch), 1e-30)  # it may be 0 by chance
+            return problem.norm(step.sketch - then.sketch) / size, growth
+
+        since_check, growth = changes(checked)
+        jump, surge = since_check, growth
+        if self._before is not None and self._before is not checked and step.comparable(self._before):
+            jump, surge = changes(self._before)
         found = Differences(
-            weight=depth * float(torch.dist(step.weight, before.weight)) / math.exp(before.log_norm),
-            rate=depth * abs(math.log(step.eps / before.eps)),
-            graph=float(step.graph != before.graph),
+            weight=depth * float(torch.dist(step.weight, checked.weight)) / math.exp(checked.log_norm),
+            rate=depth * abs(math.log(step.eps / checked.eps)),
+            graph=float(step.graph != checked.graph),
             size=max(abs(math.log(max(now, 1) / max(then, 1))) for now, then in sizes),
-            input=problem.norm(step.sketch - before.sketch) / size if same_nodes else 1.0,
-            channels=problem.agreed(float((step.channels / before.channels).max().log())),
+            jump=jump,
+            input=since_check,
+            surge=surge,
+            channels=growth,
             output=0.0,
         )
         return Differences(*(math.inf if math.isnan(each) else each for each in found))  # numbers that overflowed
@@ -223,18 +272,18 @@ class DepthMemory:
     def _expected_depth(self, trial: _Trial[Any], step: _Step, differences: Differences) -> int:
         """From the step checked last or, in a row of steps with other inputs, from what those needed."""
         assert self._last is not None
-        if _is_unlike(differences) and self._unlike_steps > 0 and self._needed:
+        if differences.unlike and self._unlike_steps > 0 and self._needed:
             most, least = max(self._needed), min(self._needed)
             return most + max(1, math.ceil(0.5 * (most - least)))
-        # What the weights' movement does beyond its size: 0.6 of it until there is experience, then what was seen.
+        # What the movement does beyond its size: 0.6 of it until there is experience, then what was seen.
         seen = max(self._surprises, default=0.0)
         slope = 0.6 if len(self._surprises) < 3 else min(max(1.5 * seen, 0.2), 0.6)
-        margin = 0.4 + slope * min(differences.weight, 4.0)
+        margin = 0.4 + slope * min(differences.movement, 4.0)
         margin += min(max(differences.channels, 0.0), 3.0)  # what a channel adds to the error grows as it does
         return self._last.depth_for(step, trial.aim - margin, trial.max_depth)
 
     def _must_check(self, differences: Differences, depth: int) -> bool:
-        if not _is_unlike(differences):
+        if not differences.unlike:
             self._unlike_steps = self._good_checks = 0
             unusual = any(now > small for now, small in zip(differences, SMALL, strict=True))
             assert self._last is not None
@@ -257,10 +306,20 @@ class DepthMemory:
         """Compare the pass with a shallower one, and go deeper until two agree; learn from it."""
         self.checks += 1
         disturbed = self._rounding or self.checks % 2 == 1
-        first = trial.compare(self.checks, disturbed)
-        if differences is not None and not _is_unlike(differences) and self._last is not None:
+        if differences is not None and differences.grown:  # two depths may both miss what grows slowly
+            deeper = math.ceil(self._of_guess * (trial.problem.guess(trial.tol, trial.max_depth) or 0))
+            if deeper > trial.depth:
+                trial.products += trial.depth
+                trial.go(deeper)
+        # The first depth comes from a guess and may be much deeper than it must be.
+        first = math.inf
+        if differences is None:
+            first = trial.compare(self.checks, disturbed, at=3 * trial.depth // 4)
+        if not first <= trial.allowed:
+            first = trial.compare(self.checks, disturbed)
+        if differences is not None and not differences.unlike and self._last is not None:
             surprise = first - self._last.log_error_at(trial.shallower, step)
-            surprise /= max(differences.weight, 1.0)
+            surprise /= max(differences.movement, 1.0)
             self._surprises.append(min(max(surprise, -12.0), 12.0) if math.isfinite(surprise) else 12.0)
             trial.eps = step.eps
         passed = trial.agrees
@@ -272,23 +331,13 @@ class DepthMemory:
             self._pause = min(2**self._failed, 64)
             return found, trial.result
         self._failed, self._failure = 0, None
-        if differences is None:
-            found = self._refined(trial, step, found)
         self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output)
-        if differences is not None and _is_unlike(differences):
+        if differences is not None and differences.unlike:
             self._unlike.append(differences)
             self._needed.append(self._last.enough(trial.aim))
             self._good_checks = self._good_checks + 1 if passed else 0
         self._depth, self._work, self._unchecked = trial.depth, trial.depth + 2.0 * trial.levels, 0
         return found, trial.result
-
-    def _refined(self, trial: _Trial[Any], step: _Step, found: Depth) -> Depth:
-        """After a first pass that was much deeper than it had to be: whether a much shallower one is enough."""
-        before = (trial.shallower, trial.log_error)
-        enough = _Checked(step, *before, 0.0).enough(trial.aim) + 1
-        if enough < trial.shallower and trial.compare(0, disturbed=False, at=enough) > trial.allowed:
-            trial.shallower, trial.log_error = before
-        return replace(found, products=trial.products)
 
     def _answer(self, trial: _Trial[Result]) -> tuple[Depth, Result]:
         """Checked on this very input, and proved where that costs no more; nothing is learned from it."""
@@ -310,7 +359,7 @@ class DepthMemory:
 
         ``rule`` and ``share`` are not part of it: they are how the memory was built, not what it remembers.
         """
-        skip = {"rule", "share", "_last", "_failure"}
+        skip = {"rule", "share", "_last", "_before", "_failure"}
         state: dict[str, Any] = {
             each.name.lstrip("_"): list(value) if isinstance(value := getattr(self, each.name), deque) else value
             for each in fields(self)
@@ -320,12 +369,12 @@ class DepthMemory:
         failure = self._failure
         state["failure"] = None if failure is None else [failure.k, failure.status.name, failure.measured_error]
         state["last"], state["tensors"] = None, {}
-        if self._last is not None:
-            step = self._last.step
-            numbers = [self._last.depth, self._last.log_error, self._last.log_output, step.eps, list(step.graph)]
+        if self._last is not None and self._before is not None:
+            numbers = [self._last.depth, self._last.log_error, self._last.log_output]
             state["last"] = [_to_json(number) for number in numbers]
-            names = ("weight", "sketch")
-            state["tensors"] = {name: getattr(step, name).detach().clone() for name in names}
+            for name, step in (("checked", self._last.step), ("before", self._before)):
+                state[name] = [step.eps, *step.graph]
+                state["tensors"] |= {f"{name}_weight": step.weight.clone(), f"{name}_sketch": step.sketch.clone()}
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -334,7 +383,8 @@ class DepthMemory:
             known = DepthMemory(self.rule, self.share)
             for name in ("checks", "_depth", "_unlike_steps", "_unchecked", "_good_checks", "_failed", "_pause"):
                 setattr(known, name, int(state[name.lstrip("_")]))
-            known._work, known._rounding = float(state["work"]), bool(state["rounding"])
+            known._work, known._of_guess = float(state["work"]), float(state["of_guess"])
+            known._rounding = bool(state["rounding"])
             known._surprises.extend(float(each) for each in state["surprises"])
             known._needed.extend(int(each) for each in state["needed"])
             known._unlike.extend(Differences(*map(float, each)) for each in state["unlike"])
@@ -342,11 +392,10 @@ class DepthMemory:
                 depth, status, error = state["failure"]
                 known._failure = Depth(int(depth), Status[status], measured_error=float(error))
             if state["last"] is not None:
-                depth, log_error, log_output, eps, graph = state["last"]
-                tensors = {name: each.clone() for name, each in state["tensors"].items()}
-                nodes, edges, fingerprint = map(int, graph)
-                step = _Step((nodes, edges, fingerprint), float(eps), **tensors)
-                known._last = _Checked(step, int(depth), float(log_error), float(log_output))
+                depth, log_error, log_output = state["last"]
+                steps = (_step_from(state, name) for name in ("checked", "before"))
+                known._last = _Checked(next(steps), int(depth), float(log_error), float(log_output))
+                known._before = next(steps)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
                 f"This is not the state of a DepthMemory ({type(error).__name__}: {error}); take it from "
@@ -394,19 +443,19 @@ class _Trial(Generic[Result]):
         error = self.log_error
         if self.eps is not None and math.isfinite(error):  # the error is that of the shallower pass
             factor = _factors(error, self.shallower, self.eps)
-            error += 0.5 * sum(min(factor(n), 0.0) for n in range(self.shallower, self.depth))
+            error += 0.8 * sum(min(factor(n), 0.0) for n in range(self.shallower, self.depth))
         return error <= self.allowed
 
     def deepen(self, next_depth: Callable[[], int]) -> Depth:
         """Deeper passes until one agrees with the one before it; then once more with a disturbed one."""
-        failed = not self.agrees
+        again = not self.agrees
         while not self.agrees and math.isfinite(self.log_error) and self.depth < self.max_depth:
             before, self.shallower = self.ends, self.depth
             self.products += self.depth
             self.go(max(next_depth(), math.ceil(1.25 * self.depth), self.depth + 1))
             self._difference(before)
         status, error = Status.COMPARED, self.log_error
-        if failed and math.isfinite(error):
+        if again and math.isfinite(error):
             settled, shallower = self.agrees, self.shallower
             error = self.compare(seed=1)
             if not self.agrees and settled:  # the depth is not to blame
@@ -444,10 +493,10 @@ def _signs(count: int) -> Tensor:
     return torch.randint(2, (PROBES, count), generator=generator, device="cpu").mul_(2).sub_(1).float()
 
 
-def _is_unlike(differences: Differences) -> bool:
-    """Whether input or graph are others; weights and rates move, but in a known way."""
-    names = ("graph", "size", "input", "channels")
-    return any(getattr(differences, name) > getattr(SMALL, name) for name in names)
+def _step_from(state: Mapping[str, Any], name: str) -> _Step:
+    eps, nodes, edges, fingerprint = state[name]
+    weight, sketch = (state["tensors"][f"{name}_{kind}"].clone() for kind in ("weight", "sketch"))
+    return _Step((int(nodes), int(edges), int(fingerprint)), float(eps), weight, sketch)
 
 
 def _to_json(value: Any) -> Any:

@@ -26,6 +26,7 @@ from pprgnn.core.part import PartRows
 from pprgnn.core.twice import not_twice
 
 PROBES = 2  # random vectors of a sketch
+HOPS_AT_ONCE = 16  # of a sketch
 FEW_TERMS = 8  # up to so many, states are found anew for each term: the steps grow as the square
 
 
@@ -110,11 +111,14 @@ class Problem:
         hops = min(bounds.depth(0.1 * tol, max_depth) or max_depth, int(1.5 * min(growing, max_depth)) + 16)
         generator = torch.Generator("cpu").manual_seed(0)
         signs = torch.randint(2, (self.adj.identity[0], PROBES), generator=generator, device="cpu") * 2 - 1
-        probe, size = self.adj.rows_of(signs.to(self.b)).contiguous(), entered.b.abs()
-        terms = []  # Rᵀ Ãˡ |B| for l = 1, 2, ...
-        for _ in range(hops):
-            probe = self.adj.product(probe, torch.empty_like(probe), transposed=True)
-            terms.append(self.adj.total(probe.t() @ size).double())
+        probes, size = [self.adj.rows_of(signs.to(self.b)).contiguous()], entered.b.abs()
+        terms: list[Tensor] = []  # Rᵀ Ãˡ |B| for l = 1, 2, ...
+        while len(terms) < hops:
+            for _ in range(min(hops - len(terms), HOPS_AT_ONCE)):
+                probes.append(self.adj.product(probes[-1], torch.empty_like(probes[-1]), transposed=True))
+            together = self.adj.total(torch.cat(probes[1:], dim=1).t() @ size)  # a single pass over B
+            terms.extend(torch.split(together.double(), PROBES))
+            probes = probes[-1:]
         self.left(entered)
         weight, rates = self.weight.double(), self.eps.double()
         rows = weight.new_zeros(0, weight.size(0))
