@@ -92,7 +92,8 @@ class _Step:
     @cached_property
     def log_channels(self) -> Tensor:
         """The share of each channel in B, as far as the sketch tells."""
-        return torch.linalg.vector_norm(self.sketch, dim=0).add_(FAINT).log_()
+        shares: Tensor = torch.linalg.vector_norm(self.sketch, dim=0)
+        return shares.add_(FAINT).log_()
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,12 @@ class _Checked:
     log_output: float
 
     @cached_property
-    def factor(self) -> Callable[[int], float]:
+    def _gain(self) -> float:
+        return _gain(self.log_error, self.depth, self.step.eps)
+
+    def factor(self, n: int) -> float:
         """By which factor (log) level n changed the error."""
-        return _factors(self.log_error, self.depth, self.step.eps)
+        return self._gain - math.log1p(n * self.step.eps)
 
     def log_error_of(self, step: _Step) -> float:
         """What to expect of another step at the same depth, by how W and ε have moved."""
@@ -146,10 +150,9 @@ class _Checked:
         return depth
 
 
-def _factors(log_error: float, depth: int, eps: float) -> Callable[[int], float]:
-    """By which factor (log) level n changes the error: κ βₙ, with the κ for which all of them give this error."""
-    gain = (log_error + sum(math.log1p(n * eps) for n in range(depth))) / max(depth, 1)
-    return lambda n: gain - math.log1p(n * eps)
+def _gain(log_error: float, depth: int, eps: float) -> float:
+    """log κ, where the factors κ βₙ of all levels give this error."""
+    return (log_error + sum(math.log1p(n * eps) for n in range(depth))) / max(depth, 1)
 
 
 @dataclass
@@ -442,8 +445,8 @@ class _Trial(Generic[Result]):
         """Whether the pass has the accuracy that is allowed, as far as the comparison tells."""
         error = self.log_error
         if self.eps is not None and math.isfinite(error):  # the error is that of the shallower pass
-            factor = _factors(error, self.shallower, self.eps)
-            error += 0.8 * sum(min(factor(n), 0.0) for n in range(self.shallower, self.depth))
+            gain, left_out = _gain(error, self.shallower, self.eps), range(self.shallower, self.depth)
+            error += 0.8 * sum(min(gain - math.log1p(n * self.eps), 0.0) for n in left_out)
         return error <= self.allowed
 
     def deepen(self, next_depth: Callable[[], int]) -> Depth:
