@@ -35,6 +35,29 @@ def test_the_formula_node_by_node():
     torch.testing.assert_close(network(x, edge_index), expected)
 
 
+def test_skips_go_around_the_hidden_layers_between_others():
+    edge_index, _, x = graph()
+    network = build(GATNet, hidden=2, heads=3, layers=3, output_heads=2, skip=True)
+    first, middle, last = network.convs
+    hidden = F.elu(attend(first, x, edge_index, 3, 2).flatten(1) + first.bias)
+    skipped = hidden @ middle.res.weight.t()
+    hidden = F.elu(attend(middle, hidden, edge_index, 3, 2).flatten(1) + skipped + middle.bias)
+    expected = attend(last, hidden, edge_index, 2, 3).mean(1) + last.bias
+    torch.testing.assert_close(network(x, edge_index), expected)
+    assert float(skipped.detach().abs().max()) > 0.1
+
+
+def test_the_authors_network_for_ppi():
+    first, middle, last = GATNet(50, 121, hidden=256, layers=3, heads=4, output_heads=6, skip=True).convs
+    assert [tuple(conv.lin.weight.shape) for conv in (first, middle, last)] == [
+        (1024, 50),
+        (1024, 1024),
+        (6 * 121, 1024),
+    ]
+    assert (first.res, last.res) == (None, None)
+    assert middle.res.weight.shape == (1024, 1024)
+
+
 def test_graphs_get_all_heads_side_by_side():
     edge_index, _, x = graph()
     network = build(GATNet, "graph", hidden=2, heads=3, layers=1)

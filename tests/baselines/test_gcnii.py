@@ -13,24 +13,25 @@ from pprgnn.training.optimization import make_optimizer
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, normalized
 
 
-def dense(network, a, x, alpha, theta):
+def dense(network, a, x, alpha, theta, residual=False):
     first = h = network.first(x).relu()
     for number, conv in enumerate(network.convs, 1):
         beta = math.log(theta / number + 1)
         identity = torch.eye(h.size(1), dtype=torch.float64)
         w1 = (1 - beta) * identity + beta * conv.weight1
         w2 = w1 if conv.weight2 is None else (1 - beta) * identity + beta * conv.weight2
-        h = ((1 - alpha) * a @ h @ w1 + alpha * first @ w2).relu()
+        h = ((1 - alpha) * a @ h @ w1 + alpha * first @ w2 + residual * h).relu()
     return h
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_dense_formula(shared, weighted):
+@pytest.mark.parametrize("residual", [False, True])
+def test_the_dense_formula(shared, weighted, residual):
     edge_index, weight, x = graph()
     weight = weight if weighted else None
-    network = build(GCNIINet, hidden=4, layers=5, alpha=0.3, theta=0.7, shared_weights=shared)
-    expected = dense(network, normalized(edge_index, weight), x, 0.3, 0.7)
+    network = build(GCNIINet, hidden=4, layers=5, alpha=0.3, theta=0.7, shared_weights=shared, residual=residual)
+    expected = dense(network, normalized(edge_index, weight), x, 0.3, 0.7, residual)
     adj = Adjacency.from_edge_index(edge_index, weight, N, dtype=torch.float64, **network.adjacency_options)
     torch.testing.assert_close(network.encode(x, adj), expected)
     torch.testing.assert_close(network(x, edge_index, weight), network.head[1](expected))

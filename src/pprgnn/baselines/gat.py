@@ -27,10 +27,14 @@ class GATNet(TaskNetwork):
     for each head; heads are put side by side. The last layer of a node task averages them instead, without ELU: it
     gives the logits. Note that ``hidden`` is the width of one head.
 
+    With ``skip``, as the authors have it on PPI, a linear map of the input of each hidden layer but the first is
+    added to its output, before ELU.
+
     Args:
         heads: Heads of the hidden layers.
         output_heads: Heads of the last layer of a node task.
         attention_dropout: Dropout of the attention.
+        skip: Skip connections around the hidden layers that lie between others.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class GATNet(TaskNetwork):
         heads: int = 8,
         output_heads: int = 1,
         attention_dropout: float = 0.6,
+        skip: bool = False,
     ) -> None:
         width = heads * hidden
         super().__init__(task, width, num_classes, pooling=pooling, dropout=dropout)
@@ -53,7 +58,8 @@ class GATNet(TaskNetwork):
         inner = layers if self.for_graphs else layers - 1
         sizes = [in_channels, *[width] * inner]
         self.convs = torch.nn.ModuleList(
-            GATConv(size, hidden, heads, dropout=attention_dropout) for size in sizes[:inner]
+            GATConv(size, hidden, heads, dropout=attention_dropout, residual=skip and number > 0)
+            for number, size in enumerate(sizes[:inner])
         )
         if not self.for_graphs:
             last = GATConv(sizes[-1], num_classes, output_heads, concat=False, dropout=attention_dropout)

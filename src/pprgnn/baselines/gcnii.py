@@ -27,6 +27,7 @@ class GCNIINet(TaskNetwork):
     all :math:`\mathbf{W}^{(\ell)}` is ``training.recursion_weight_decay``.
 
     Args:
+        residual: Add :math:`\mathbf{H}^{(\ell - 1)}` to each layer before ReLU, as the authors do on PPI.
         alpha: How much of the first state is in every layer.
         theta: How far the layers are from the identity.
         shared_weights: One weight matrix for both terms; otherwise one for each, the paper's GCNII*.
@@ -42,13 +43,14 @@ class GCNIINet(TaskNetwork):
         layers: int = 64,
         dropout: float = 0.6,
         pooling: str = "sum",
+        residual: bool = False,
         alpha: float = 0.1,
         theta: float = 0.5,
         shared_weights: bool = True,
     ) -> None:
         node_head = torch.nn.Sequential(torch.nn.Dropout(dropout), torch.nn.Linear(hidden, num_classes))
         super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout, node_head=node_head)
-        self.in_channels, self.dropout = in_channels, dropout
+        self.in_channels, self.dropout, self.residual = in_channels, dropout, residual
         self.first = torch.nn.Linear(in_channels, hidden)
         self.convs = torch.nn.ModuleList(
             through_adjacency(GCN2Conv(hidden, alpha, theta, number, shared_weights, normalize=False))
@@ -62,7 +64,9 @@ class GCNIINet(TaskNetwork):
         first: Tensor = self.first(dropout(x, self.dropout, self.training)).relu()
         state = first
         for conv in self.convs:
-            state = conv(dropout(state, self.dropout, self.training), first, adj).relu()
+            state = dropout(state, self.dropout, self.training)
+            new = conv(state, first, adj)
+            state = (new + state if self.residual else new).relu()
         return state
 
     @property

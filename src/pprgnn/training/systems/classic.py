@@ -22,6 +22,9 @@ class GAT:
     heads: int = option(8, "heads of the hidden layers", least=1)
     output_heads: int = option(1, "heads of the last layer, which are averaged; on node tasks", least=1)
     attention_dropout: float = option(0.6, "dropout of the attention", least=0, most=0.95)
+    skip: bool = option(
+        False, "linear skip connections around the hidden layers but the first, as its authors have them on PPI"
+    )
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ SYSTEMS: tuple[System, ...] = (
         summary="A GCN of many layers, each of which also sees the first state and stays close to the identity.",
         kind="network",
         build="pprgnn.baselines.gcnii:GCNIINet",
+        reads=("hidden", "layers", "dropout", "pooling", "residual"),
         own=GCNII,
         settings={"model.layers": 64, "model.dropout": 0.6, "training.recursion_weight_decay": 0.01},
     ),
