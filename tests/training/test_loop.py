@@ -131,6 +131,23 @@ def test_a_split_without_validation_is_flagged():
     assert summary["best"] == max(record.val["accuracy"] for record in listener.records)
 
 
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_the_last_epoch_may_count(average):
+    dataset, whole = one_graph(), torch.arange(30)
+    split = Split.of(dataset, [whole[:20], whole[:0], whole[20:]], unit="node")
+    with pytest.raises(TrainingError, match=r"no validation part.*training.monitor=last"):
+        trained(quick("epochs=3"), dataset, split)
+    config = quick("epochs=9", "patience=1", "monitor=last", f"average={average}")
+    training, listener = trained(config, dataset, split)
+    summary = listener.summaries[0]
+    assert summary["epochs"] == summary["best_epoch"] == 9
+    assert summary["test_chose_the_epoch"] is False
+    assert all(record.val is None for record in listener.records)
+    last = training.average.tensors if average else [p.detach() for p in training.network.parameters()]
+    final = dict(training.network.named_parameters()).values()
+    assert all(torch.equal(kept, found) for kept, found in zip(last, final, strict=True))
+
+
 # ------------------------------------------------------------------------------------------------ the best weights
 EXACT = ["tol=1e-7", "eval_tol=1e-7"]
 

@@ -174,7 +174,9 @@ def describe(training: Training) -> list[str]:
     lines.insert(3, ("memory", training.memory.describe()))
     if together is not None and together.description:
         lines.insert(3, ("work", together.description))
-    if split.optimistic:
+    if settings.monitor == "last":
+        lines.append(("note", "the last epoch counts: nothing chooses one"))
+    elif split.optimistic:
         lines.append(("note", "there is no validation part: the test part chooses the epoch, as in the paper"))
     if training.progress.epoch:
         lines.append(("resumed", f"after epoch {training.progress.epoch}"))

@@ -27,6 +27,7 @@ from pprgnn.data.split import index_array
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
 
+NO_VALIDATION = "without a validation part, so nothing chooses the epoch"
 NESTED = ("NCI1", "PROTEINS", "ENZYMES", "DD", "IMDB-BINARY")  # sets with published nested folds
 
 
@@ -41,12 +42,13 @@ def by_folds(
 ) -> list[Drawn]:
     """Every graph tests in one fold; ``published`` ones where they exist and nothing else is asked for."""
     if published is None:  # asking for other folds than the published ones is an answer, too
-        published = honest and dataset.facts.name in NESTED and (folds, val_fraction) == (10, 0.1)
+        published = honest and dataset.facts.name in NESTED and folds == 10 and val_fraction in (0, 0.1)
     if published:
         if not honest:
             raise DataError("Published folds have validation parts, so they belong to the protocol 'honest'.")
-        return _published_folds(dataset, folds)
-    check_fraction("val_fraction", val_fraction)
+        return _published_folds(dataset, folds, validates=val_fraction != 0)
+    if val_fraction != 0:
+        check_fraction("val_fraction", val_fraction)
     graphs = labelled(dataset).nonzero()[0]
     if not isinstance(folds, int) or not 2 <= folds <= len(graphs):
         raise DataError(
@@ -61,7 +63,9 @@ def by_folds(
     for number in range(folds):
         train, val, test = graphs[fold != number], graphs[:0], graphs[fold == number]
         text = f"Fold {number + 1} of {folds}, stratified by class"
-        if honest:
+        if honest and not val_fraction:
+            text += f"; {NO_VALIDATION}."
+        elif honest:
             val, train = take(train, strata, val_fraction, rng)
             text += f", with {percent(val_fraction)} of the training part for validation."
         else:  # PAPER: reports the best test epoch of each fold; kept under its own name.
@@ -70,8 +74,8 @@ def by_folds(
     return drawn
 
 
-def _published_folds(dataset: GraphDataset, folds: int) -> list[Drawn]:
-    """The nested folds of Errica et al. 2020, from their file."""
+def _published_folds(dataset: GraphDataset, folds: int, validates: bool) -> list[Drawn]:
+    """The nested folds of Errica et al. 2020, from their file; if none ``validates``, its part trains."""
     name = dataset.facts.name
     path = (dataset.home or data_root()) / "splits" / f"{name}.json"
     if not path.is_file():
@@ -82,7 +86,10 @@ def _published_folds(dataset: GraphDataset, folds: int) -> list[Drawn]:
     drawn = []
     for number, (train, val, test) in enumerate(_read_nested(path, folds), start=1):
         _check_covering(path, f"fold {number}", [train, val, test], len(dataset))
-        text = f"Published nested fold {number} of {folds} (Errica et al. 2020), with its own validation part."
+        text = f"Published nested fold {number} of {folds} (Errica et al. 2020)"
+        text += ", with its own validation part." if validates else f"; {NO_VALIDATION}."
+        if not validates:
+            train, val = np.union1d(train, val), val[:0]
         drawn.append(Drawn(train, val, test, "graph", text))
     _check_covering(path, "the test parts of all folds", [each.test for each in drawn], len(dataset))
     return drawn

@@ -63,7 +63,7 @@ class Split:
         expected = f"The {name} part of a split of {self.dataset} must"
         if part.dtype != torch.int64 or part.dim() != 1:
             raise DataError(f"{expected} be one-dimensional int64, not {part.dim()}-dimensional {part.dtype}.")
-        if not len(part) and not (name == "val" and self.protocol == "paper"):
+        if not len(part) and name != "val":
             raise DataError(f"{expected} hold at least one {self.unit}, but is empty; divide differently.")
         if len(part) and (int(part.min()) < 0 or int(part.max()) >= self.size):
             raise DataError(
@@ -106,7 +106,7 @@ class Split:
     @property
     def optimistic(self) -> bool:
         """Whether the test part also chooses the epoch, for want of a validation part: as the paper does it."""
-        return not len(self.val)
+        return self.protocol == "paper" and not len(self.val)
 
     # ------------------------------------------------------------------------------------------ with its data
     def check(self, dataset: GraphDataset) -> None:

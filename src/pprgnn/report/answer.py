@@ -108,7 +108,11 @@ def _chosen(subject: Subject) -> str:
     if subject.is_study:
         runs = counted(len(subject.members), "run")
         who = "the test part itself" if subject.optimistic else "its validation part"
+        if not subject.chose:
+            return f"Mean ± standard deviation over {runs}; the last epoch counts in each."
         return f"Mean ± standard deviation over {runs}; in each, {who} chose the epoch."
+    if not subject.chose:
+        return f"The last of {detail['epochs']} epochs counts: nothing chose one."
     who = "The test part itself" if subject.optimistic else "The validation part"
     return f"{who} chose epoch {detail['best_epoch']} of {detail['epochs']}."
 

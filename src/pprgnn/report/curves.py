@@ -103,6 +103,8 @@ def _chosen(subject: Subject) -> str:
     best = subject.detail["best_epoch"]
     record = next((each for each in subject.records if each["epoch"] == best), None)
     value = None if record is None else _val(record, subject.metric)
+    if not subject.chose:
+        return f"the last of {best} epochs counts."
     who = "the test part" if subject.optimistic else "validation"
     by = "lowest loss" if subject.config.training.monitor == "loss" else f"best {subject.metric}"
     at = "" if value is None else f", at {percent(value)}"

@@ -81,6 +81,11 @@ class Subject:
         """Whether the test part chose the epoch of any run."""
         return bool(self.detail["test_chose_the_epoch"])
 
+    @property
+    def chose(self) -> bool:
+        """Whether a part chose the epoch; otherwise the last one counts."""
+        return self.config.training.monitor != "last"
+
     def score(self, part: str, metric: str | None = None) -> tuple[float | None, float | None]:
         """Mean and, of a study, standard deviation on a part; ``None``: not known."""
         name = metric or self.metric

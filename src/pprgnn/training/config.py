@@ -18,6 +18,9 @@ from pprgnn.training.option import checked, kind_of, option, parse, toml, tomlli
 from pprgnn.training.systems import SYSTEMS, find_system
 
 Architecture = Literal["auto", "node", "graph", "ppi", "co-purchase", "paper-graph"]
+Features = Literal[
+    "auto", "given", "normalized", "given+degree", "edges", "embedding", "degree", "labels", "given+labels"
+]
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,12 @@ class DataConfig:
     split_seed: int = option(0, "seed of the division", least=0)
     split: dict[str, Any] = option({}, "options of the division, such as fraction")
     options: dict[str, Any] = option({}, "options of the data set, such as length")
-    features: Literal["auto", "given", "normalized", "given+degree", "edges", "embedding", "degree"] = option(
+    features: Features = option(
         "auto",
         "as they are; rows scaled to sum 1; with the degree, one-hot, beside them; with the sums of the "
-        "attributes of a node's edges, such as bonds; a learned row per node (no new nodes then); the degree. "
-        "auto: what the data set has, otherwise embedding for one graph and degree for several",
+        "attributes of a node's edges, such as bonds; a learned row per node (no new nodes then); the degree; the "
+        "labels of the training nodes, alone or beside the features (one graph; no node sees its own while it is "
+        "scored). auto: what the data set has, otherwise embedding for one graph and degree for several",
     )
 
 
@@ -97,7 +101,9 @@ class TrainingConfig:
     metric: Literal["auto", "accuracy", "micro-F1", "macro-F1", "ROC AUC", "oracle micro-F1"] = option(
         "auto", "what counts; auto: the data set's own; oracle: the number of labels of each node is known"
     )
-    monitor: Literal["metric", "loss"] = option("metric", "which validation figure chooses the epoch")
+    monitor: Literal["metric", "loss", "last"] = option(
+        "metric", "which validation figure chooses the epoch; last: none does, the last one counts"
+    )
     class_weights: Literal["none", "balanced"] = option("none", "weigh rare classes up")
     batch_size: int = option(0, "graphs per step; 0: 1 on node tasks, 128 on graph tasks", least=0)
     tol: float = option(1e-3, "error allowed in a solve while learning", above=0)

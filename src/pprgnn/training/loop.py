@@ -35,6 +35,7 @@ from pprgnn.training.guard import (
     smallest_eps,
     stopped,
 )
+from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.metrics import Meter
 from pprgnn.training.model import GRAPHS_PER_PASS, Model, graphs_per_pass, head
@@ -111,15 +112,22 @@ class Training:
             check_alike(self.team, facts)
         # PAPER: without a validation part the test part chooses the epoch; the summary says so.
         self.monitored = "test" if split.optimistic else "val"
+        self.chooses = settings.monitor != "last"
+        if self.chooses and not len(getattr(split, self.monitored)):
+            raise TrainingError(
+                "There is no validation part to choose the epoch; set training.monitor=last, or divide the data so "
+                "that there is one."
+            )
 
         kind = feature_kind(dataset, config.data.features)
-        x = features(dataset, kind)
-        shape = Shape.of(dataset, x)
+        visible = VisibleLabels.of(dataset, masks["train"], kind)
+        x = features(dataset, kind, visible)
+        shape = Shape.of(dataset, x, bound=visible is not None)
         self.memory = plan_memory(config, dataset, x, shape, self.device, self.team)
         with self._own_settings():
             torch.manual_seed(settings.seed)
             network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
-        self.model = Model(network, config, dataset.facts, shape, kind)
+        self.model = Model(network, config, dataset.facts, shape, kind, visible)
         self.network = network.to(self.device)
 
         with self.team.one_by_one():  # a large graph is prepared on disk
@@ -131,10 +139,12 @@ class Training:
             self.together.description += f"; a step has only {self.size}, so some are idle: raise batch_size"
         self.train_graphs = self.batches.parts(self.masks["train"])
         self.steps_per_epoch = math.ceil(len(self.train_graphs) / self.size)
-        # One graph and no randomness before the head: a training pass is an evaluation, too.
-        one_graph = self.batches.task == "node" and len(self.batches.sizes) == 1
+        if visible is not None:
+            self.steps_per_epoch = visible.num_folds
+        # One graph and no randomness before the head: a training pass is an evaluation, too, if it reads the same.
+        one_graph = self.batches.task == "node" and len(self.batches.sizes) == 1 and visible is None
         self.shared = one_graph and network.encode_is_deterministic and not settings.average
-        self.fixed = self._fixed_batches(self.monitored)
+        self.fixed = self._fixed_batches(self.monitored) if self.chooses else []
 
         weights = None
         if settings.class_weights == "balanced":
@@ -185,6 +195,8 @@ class Training:
 
     def _done(self) -> bool:
         epoch, settings = self.progress.epoch, self.settings
+        if not self.chooses:
+            return epoch >= settings.epochs
         waited = epoch - self.progress.best_epoch - self.shared  # a shared validation is of the epoch before
         validated = epoch % settings.eval_every == 0  # only then is it known that nothing has become better
         return epoch >= settings.epochs or bool(validated and settings.patience and waited >= settings.patience)
@@ -192,11 +204,11 @@ class Training:
     def _epoch(self) -> Record:
         """One pass over the training part, and a validation."""
         progress, settings = self.progress, self.settings
-        due = progress.epoch % settings.eval_every == 0 or progress.epoch == settings.epochs
+        due = self.chooses and (progress.epoch % settings.eval_every == 0 or progress.epoch == settings.epochs)
         meter, val, norm, lr = self._meter(), None, 0.0, self.schedule.lr
         order = torch.Generator().manual_seed(settings.seed * 1_000_003 + progress.epoch)
         self.network.train()
-        for batch in self.batches.cut(self.train_graphs, self.size, self.masks["train"], generator=order):
+        for batch in self._training_batches(order):
             state, loss = self._forward(batch, meter)
             if due and self.shared:  # before the weights move
                 val = self._validate(state.detach())
@@ -213,6 +225,15 @@ class Training:
         best, best_epoch = progress.best, progress.best_epoch
         facts = (progress.epoch, epoch_loss, lr, norm, scores, val, best, best_epoch, depth, norms, eps)
         return Record(*facts, seconds=0.0)
+
+    def _training_batches(self, order: torch.Generator) -> Iterator[Batch]:
+        """All that trains, once; with labels as input, fold by fold, the labels of each hidden while it is scored."""
+        visible = self.model.visible
+        if visible is None:
+            yield from self.batches.cut(self.train_graphs, self.size, self.masks["train"], generator=order)
+            return
+        for fold in visible.folds(self.dataset.num_nodes, order):
+            yield self.batches.batch(self.train_graphs, self.batches.own_labels(fold), hide=True)
 
     def _forward(self, batch: Batch, meter: Meter) -> tuple[Tensor, Tensor]:
         """The state of all nodes, and what the scored ones here add to the loss."""
@@ -347,7 +368,11 @@ class Training:
         """Back to the best weights; the final scores, to the final tolerance."""
         seen = set(self.progress.warned)
         with collected_warnings(self.listener.warned, seen):
-            if self.shared and finished:
+            if not self.chooses:
+                self.progress.best_epoch = self.progress.epoch
+                with self.average or nullcontext():
+                    self.keep_weights(self.network.state_dict())
+            elif self.shared and finished:
                 self._validate()  # the last step's weights have not had their turn
             self.network.load_state_dict(self.best_weights)
             summary = self._summary(finished)
@@ -373,7 +398,7 @@ class Training:
             "metric": self.metrics[0],
             "scores": scores,
             # PAPER: honest runs never let the test part choose; this says when it did.
-            "test_chose_the_epoch": self.split.optimistic,
+            "test_chose_the_epoch": self.split.optimistic and self.chooses,
             "epochs": progress.epoch,
             "best_epoch": progress.best_epoch,
             "best": progress.best,

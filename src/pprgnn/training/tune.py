@@ -344,7 +344,7 @@ def _check_trials(trials: int) -> None:
 
 def _check_honest(config: Config, split: Split) -> None:
     """The test part must not choose settings; without a validation part it would."""
-    if split.optimistic or config.data.protocol != "honest":
+    if not len(split.val) or config.data.protocol != "honest":
         raise TrainingError(
             "Tuning compares validation scores, which need the honest protocol; set data.protocol=honest "
             "(best.toml can be trained under another one)."
