@@ -186,10 +186,14 @@ def _parameters(system: System, config: Config, dataset: GraphDataset) -> int:
     import torch
 
     from pprgnn.training.build import Shape, build_network, feature_kind, features
+    from pprgnn.training.label_input import VisibleLabels
 
     if "edge_weight" in dataset._data and not system.edge_weights:
         raise TrainingError(f"{system.title} cannot use edge weights, but {dataset.facts.name} has some.")
-    shape = Shape.of(dataset, features(dataset, feature_kind(dataset, config.data.features)))
+    kind = feature_kind(dataset, config.data.features)
+    nobody = torch.zeros(dataset.num_nodes, dtype=torch.bool)  # only the width matters here
+    visible = VisibleLabels.of(dataset, nobody, kind)
+    shape = Shape.of(dataset, features(dataset, kind, visible))
     with torch.device("meta"):  # shapes without numbers
         network = build_network(config.model, shape)
     if system.kind == "kernel":

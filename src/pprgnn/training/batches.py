@@ -40,6 +40,7 @@ class Batches:
         x: Features of all nodes, or ``None``.
         adjacency_options: How the network wants Ã; ``None``: it wants a plain ``edge_index``.
         device: Where the batches should be.
+        label_columns: How many of the features, the last ones, are labels, see :mod:`label_input`.
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class Batches:
         x: Tensor | None,
         adjacency_options: Mapping[str, Any] | None,
         device: torch.device,
+        label_columns: int = 0,
     ) -> None:
         self.dataset = dataset.copy() if dataset._indices is not None else dataset
         self.task = dataset.facts.task
-        self.device = device
+        self.device, self.label_columns = device, label_columns
         data = self.dataset._data
         self.sizes = torch.tensor(self.dataset.graph_sizes, device=device)
         self.starts = self.sizes.cumsum(0) - self.sizes
@@ -128,19 +130,26 @@ class Batches:
         return counts.index_add_(0, owner, mask.long()).nonzero().flatten()
 
     def cut(
-        self, graphs: Tensor, size: int, mask: Tensor | None = None, *, generator: torch.Generator | None = None
+        self,
+        graphs: Tensor,
+        size: int,
+        mask: Tensor | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        hide: bool = False,
     ) -> Iterator[Batch]:
         """Batches of ``size`` graphs, shuffled if there is a generator; scored where ``mask`` says so.
 
-        Of several processes, each gets its share of every batch, which may be none of its graphs.
+        With ``hide``, no label of a scored node is among the features. Of several processes, each gets its share
+        of every batch, which may be none of its graphs.
         """
         if generator is not None:
             graphs = graphs[torch.randperm(len(graphs), generator=generator).to(self.device)]
         rank, processes = self.share
         for ids in torch.split(graphs, size):
-            yield self.batch(ids[rank::processes], mask)
+            yield self.batch(ids[rank::processes], mask, hide=hide)
 
-    def batch(self, ids: Tensor, mask: Tensor | None = None) -> Batch:
+    def batch(self, ids: Tensor, mask: Tensor | None = None, *, hide: bool = False) -> Batch:
         """These graphs as one batch."""
         nodes, edges, weight, owner = self._graphs(ids)
         x = None if self.x is None else self.x[nodes]
@@ -148,6 +157,9 @@ class Batches:
             y = torch.empty(0) if self.y is None else self.y[ids]
             return Batch(x, edges, weight, owner, len(ids), None, y)
         rows = None if mask is None else mask[nodes].nonzero().flatten()
+        if hide and x is not None:
+            x = x.clone()
+            x[slice(None) if rows is None else rows, x.size(1) - self.label_columns :] = 0.0
         y = torch.empty(0) if self.y is None else self.y[nodes] if rows is None else self.y[nodes][rows]
         return Batch(x, edges, weight, None, len(ids), rows, y)
 

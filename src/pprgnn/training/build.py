@@ -16,8 +16,10 @@ from pprgnn.core.depth import Certificate, DepthRule, Influence
 from pprgnn.data.card import Task
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.nn.network import Network
+from pprgnn.training import label_input
 from pprgnn.training.config import ModelConfig
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.systems import System, find_system
 
 EDGES = ("edge_index", "edge_weight")
@@ -32,12 +34,15 @@ class Shape:
     in_channels: int
     num_classes: int
     num_nodes: int | None = None
-    edges: str | None = None  # with learned rows, the digest of the edges they were learned on
+    edges: str | None = None  # with learned rows or labels as input, the digest of the edges of these nodes
     typical_nodes: int | None = None  # graph tasks: three fifths of the graphs have at least so many nodes
 
     @classmethod
-    def of(cls, dataset: GraphDataset, x: Tensor | None) -> Shape:
-        """The shape for this data set; without features every node gets a learned row."""
+    def of(cls, dataset: GraphDataset, x: Tensor | None, *, bound: bool = False) -> Shape:
+        """The shape for this data set; without features every node gets a learned row.
+
+        ``bound``: the features are of these very nodes, so that the network is for this graph alone.
+        """
         if not dataset.num_classes:
             raise TrainingError(
                 f"{dataset.facts.name} has no classes to learn; name the label column with --target."
@@ -46,7 +51,8 @@ class Shape:
             return cls(dataset.facts.task, 0, dataset.num_classes, dataset.num_nodes, digest(dataset, EDGES))
         sizes = sorted(dataset.graph_sizes, reverse=True)
         typical = sizes[math.ceil(0.6 * len(sizes)) - 1] if dataset.facts.task == "graph" else None
-        return cls(dataset.facts.task, x.size(1), dataset.num_classes, typical_nodes=typical)
+        edges = digest(dataset, EDGES) if bound else None
+        return cls(dataset.facts.task, x.size(1), dataset.num_classes, edges=edges, typical_nodes=typical)
 
 
 def digest(dataset: GraphDataset, names: Sequence[str] = (*EDGES, "x")) -> str:
@@ -69,7 +75,7 @@ def feature_kind(dataset: GraphDataset, wanted: str) -> str:
             f"The edges of {dataset.facts.name} have no attributes, so data.features = 'edges' cannot be used; "
             f"try 'auto'."
         )
-    if wanted in ("given", "normalized", "given+degree") and not given:
+    if wanted in ("given", "normalized", "given+degree", "given+labels") and not given:
         raise TrainingError(
             f"{dataset.facts.name} has no features, so data.features = {wanted!r} cannot be used; try 'auto'."
         )
@@ -78,13 +84,28 @@ def feature_kind(dataset: GraphDataset, wanted: str) -> str:
             f"A learned row per node needs one graph and a node task, but {dataset.facts.name} has "
             f"{len(dataset)} graphs and labels per {dataset.facts.task}; try data.features = 'degree'."
         )
+    if wanted in label_input.KINDS and not one_graph:
+        raise TrainingError(
+            f"Training labels can be input where they are of nodes in the one graph that is asked about, but "
+            f"{dataset.facts.name} has {len(dataset)} graphs and labels per {dataset.facts.task}; try "
+            f"data.features = 'auto'."
+        )
     return wanted
 
 
-def features(dataset: GraphDataset, kind: str) -> Tensor | None:
-    """The features of all nodes, one graph after another; None when they are to be learned."""
+def features(dataset: GraphDataset, kind: str, visible: VisibleLabels | None = None) -> Tensor | None:
+    """The features of all nodes, one graph after another; None when they are to be learned.
+
+    With labels as input, ``visible`` are those that are shown.
+    """
     if kind == "embedding":
         return None
+    if kind in label_input.KINDS:
+        if visible is None:
+            raise TrainingError(f"With data.features = {kind!r}, a model must be told the training labels.")
+        labels = visible.columns(dataset.num_nodes)
+        given = features(dataset, "given") if kind == "given+labels" else None
+        return labels if given is None else torch.cat([given, labels], dim=1)
     if kind == "degree":
         return _degree_features(dataset)
     if kind == "edges":

@@ -22,7 +22,7 @@ def evaluate(
     model: Model, batches: Batches, masks: Mapping[str, Tensor], metrics: Sequence[str], team: Team | None = None
 ) -> tuple[dict[str, dict[str, float]], list[dict[str, Any]]]:
     """Scores of every part to the final tolerance, and what is known about each layer's depth."""
-    logits, layers = model.evaluate(batches)
+    logits, layers = model.evaluate_unseen(batches)
     if batches.y is None:
         raise TrainingError(f"{batches.dataset.facts.name} has no labels to compare with; predict instead.")
     objective, result, team = Objective(model.facts.multi_label), {}, team or Team.alone()
@@ -43,7 +43,8 @@ def score_together(
 ) -> dict[str, dict[str, float]]:
     """Scores of every part by the mean probability of several models."""
     first = models[0]
-    mean = torch.stack([model.probabilities(model.logits(dataset)) for model in models]).mean(0)
+    found = [(model, model.evaluate_unseen(model.batches(dataset))[0]) for model in models]
+    mean = torch.stack([model.probabilities(logits) for model, logits in found]).mean(0)
     logits = torch.logit(mean, eps=1e-7) if first.facts.multi_label else mean.clamp(min=1e-30).log()
     y, metrics = dataset.labels().to(logits.device), main_metrics(first.config, first.facts)
     parts = {part: mask.to(logits.device) for part, mask in masks.items() if bool(mask.any())}

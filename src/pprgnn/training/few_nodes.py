@@ -17,7 +17,6 @@ from torch import Tensor
 
 from pprgnn.core.neighbourhood import Neighbourhood, NotWorthwhile, Push
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.training.build import features
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.graph_facts import GraphFacts, largest_row
 from pprgnn.training.stages import norm_of, stages
@@ -88,12 +87,16 @@ class FewNodes:
         self.growth = kept.growth(self.adj)
         kind = model.feature_kind
         # What is made from the edges takes a pass over them anyway.
-        self.x = None if kind in ("embedding", "given", "normalized") else features(dataset, kind)
+        self.x = None if kind in ("embedding", "given", "normalized") else model.features(dataset)
         if kind == "embedding":
             self.size = largest_row(network.embedding.weight.detach(), self.growth, self.adj)
         else:
             model.check_width(dataset, (dataset._all("x") if self.x is None else self.x).size(1))
-            self.size = kept.feature_size(kind, self.x, self.growth, self.adj)
+            if model.visible is None:
+                self.size = kept.feature_size(kind, self.x, self.growth, self.adj)
+            else:  # labels are the model's and not the graph's
+                assert self.x is not None
+                self.size = largest_row(self.x, self.growth, self.adj)
         kept.keep()
 
     # -------------------------------------------------------------------------------------------------- answering
@@ -170,7 +173,7 @@ class FewNodes:
         source = self.dataset._all("x") if self.x is None else self.x
         x = source[nodes.to(source.device)].to(self.model.device, torch.get_default_dtype())
         if not bool(torch.isfinite(x).all()):
-            features(self.dataset, kind)  # says which
+            self.model.features(self.dataset)  # says which
         return x / x.abs().sum(1, keepdim=True).clamp(min=1e-12) if kind == "normalized" else x
 
     # --------------------------------------------------------------------------------------------------- planning

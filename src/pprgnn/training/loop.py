@@ -227,7 +227,7 @@ class Training:
         return Record(*facts, seconds=0.0)
 
     def _training_batches(self, order: torch.Generator) -> Iterator[Batch]:
-        """All that trains, once; with labels as input, fold by fold, the labels of each hidden while it is scored."""
+        """All that trains, once; with labels as input, fold by fold, those of each hidden while it is scored."""
         visible = self.model.visible
         if visible is None:
             yield from self.batches.cut(self.train_graphs, self.size, self.masks["train"], generator=order)

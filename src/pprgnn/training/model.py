@@ -21,6 +21,8 @@ from pprgnn.training.batches import Batch, Batches
 from pprgnn.training.build import EDGES, Shape, build_network, digest, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.label_input import KINDS as LABEL_KINDS
+from pprgnn.training.label_input import VisibleLabels
 
 FORMAT = "pprgnn model, version 1"
 GRAPHS_PER_PASS = 128
@@ -35,6 +37,7 @@ class Model:
     facts: Facts  # of the data it was trained on: classes, metric, and how tables became numbers
     shape: Shape
     feature_kind: str
+    visible: VisibleLabels | None = None  # with labels as input: those of the training nodes
 
     @property
     def device(self) -> torch.device:
@@ -49,15 +52,18 @@ class Model:
                 f"This model was trained for labels per {self.facts.task}, but {dataset.facts.name} has them per "
                 f"{dataset.facts.task}; use data of the same kind as {self.facts.name}."
             )
+        if self.visible is not None:
+            self.visible.check(dataset)
         if self.shape.num_nodes is not None and dataset.num_nodes != self.shape.num_nodes:
             raise TrainingError(
                 f"This model learned a row for each of the {self.shape.num_nodes} nodes of {self.facts.name} and "
                 f"cannot be used on {dataset.facts.name} with {dataset.num_nodes}; train on data with features."
             )
         if self.shape.edges is not None and self.shape.edges != (edges or digest(dataset, EDGES)):
+            has = "learned a row for each node" if self.visible is None else "reads the labels of training nodes"
             raise TrainingError(
-                f"This model learned a row for each node of {self.facts.name} and cannot be used on a graph with "
-                f"other edges ({dataset.facts.name}); train on data with features."
+                f"This model {has} of {self.facts.name} and cannot be used on a graph with other edges "
+                f"({dataset.facts.name}); train on data with features."
             )
 
     def check_width(self, dataset: GraphDataset, width: int) -> None:
@@ -68,13 +74,18 @@ class Model:
                 f"{width}; use data of the same kind as {self.facts.name}."
             )
 
+    def features(self, dataset: GraphDataset) -> Tensor | None:
+        """What the network reads about each node; None: learned rows."""
+        return features(dataset, self.feature_kind, self.visible)
+
     def batches(self, dataset: GraphDataset) -> Batches:
         """The graphs of a data set as this network wants them."""
         self.check_data(dataset)
-        x = features(dataset, self.feature_kind)
+        x = self.features(dataset)
         if x is not None:
             self.check_width(dataset, x.size(1))
-        return Batches(dataset, x, self.network.adjacency_options, self.device)
+        label_columns = 0 if self.visible is None else self.visible.width
+        return Batches(dataset, x, self.network.adjacency_options, self.device, label_columns)
 
     def logits(self, dataset: GraphDataset, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
         """One row per node or graph, to the final tolerance. Depends on weights and graphs alone.
@@ -99,6 +110,17 @@ class Model:
                     if facts["depth"] >= layers.get(facts["layer"], facts)["depth"]:
                         layers[facts["layer"]] = facts
         return torch.cat(logits), list(layers.values())
+
+    def evaluate_unseen(self, batches: Batches) -> tuple[Tensor, list[dict[str, Any]]]:
+        """As :meth:`evaluate`, for scores: where labels are input, those of a node are hidden from its own row."""
+        logits, layers = self.evaluate(batches)
+        if self.visible is not None:
+            order = torch.Generator().manual_seed(self.config.training.seed)
+            with self.precise(), torch.no_grad():
+                for fold in self.visible.folds(batches.dataset.num_nodes, order):
+                    batch = batches.batch(batches.all_graphs(), batches.own_labels(fold), hide=True)
+                    logits[batch.rows] = forward(self.network, batch)
+        return logits, layers
 
     @contextmanager
     def precise(self) -> Iterator[None]:
@@ -129,8 +151,11 @@ class Model:
             "shape": json.dumps(asdict(self.shape)),
             "features": self.feature_kind,
         }
+        tensors = dict(self.network.state_dict() if weights is None else weights)
+        if self.visible is not None:
+            tensors |= self.visible.tensors()
         try:
-            write_tensors(Path(path), self.network.state_dict() if weights is None else weights, metadata)
+            write_tensors(Path(path), tensors, metadata)
         except OSError as error:
             raise TrainingError(
                 f"The model cannot be written to {path} ({error.strerror or error}); choose another folder."
@@ -151,6 +176,8 @@ class Model:
             shape = Shape(**json.loads(metadata["shape"]))
             with torch.random.fork_rng(devices=[]):  # the caller's random numbers are none of its business
                 network = build_network(config.model, shape, tol=config.training.eval_tol)
+            kind = metadata["features"]
+            visible = VisibleLabels.taken_from(tensors) if kind in LABEL_KINDS else None
             network.load_state_dict(tensors)
         except TrainingError:  # such as a package that is not installed
             raise
@@ -158,7 +185,7 @@ class Model:
             what = " ".join(str(error).split())
             raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error
         network.to(device).eval()
-        return cls(network, config, facts, shape, metadata["features"])
+        return cls(network, config, facts, shape, kind, visible)
 
 
 def graphs_per_pass(batches: Batches) -> int:
