@@ -98,8 +98,9 @@ def test_list_in_a_pipe_is_plain(monkeypatch):
     assert done.exit_code == 0
     assert lines[0].split() == ["name", "task", "metric", "graphs", "nodes", "edges", "classes", "state"]
     assert [line.split()[0] for line in lines[1:]] == [card.name for card in CATALOG]
-    assert re.fullmatch(r"com-DBLP +node +micro-F1 +1 +317,080 +1,049,866 +50 +to fetch", lines[9])
-    assert re.fullmatch(r"PPI-GO .* missing", lines[8])
+    assert re.fullmatch(r"com-DBLP +node +micro-F1 +1 +317,080 +1,049,866 +50 +to fetch", lines[10])
+    assert re.fullmatch(r"PPI-121 .* missing", lines[8])
+    assert re.fullmatch(r"PPI-GO .* missing", lines[9])
     assert re.fullmatch(r"chains .* generated", lines[-4])
     assert "\x1b" not in done.stdout
 

@@ -53,6 +53,7 @@ def test_no_two_sets_share_a_name_or_a_file():
         ("ptc-mr", "PTC_MR"),
         ("PPI_GO", "PPI-GO"),
         ("ppigo", "PPI-GO"),
+        ("ppi_121", "PPI-121"),
         ("Amazon", "com-Amazon"),
         ("DBLP", "com-DBLP"),
         ("com_dblp", "com-DBLP"),
@@ -89,6 +90,14 @@ def test_stand_ins_say_so():
     for name in ("PPI-GO", "com-DBLP"):
         assert find(name, NOT_HERE).note.startswith("Stand-in for ")
         assert "NOT comparable" in find(name, NOT_HERE).note
+
+
+def test_reconstructed_labels_are_called_so():
+    card = find("PPI-121", NOT_HERE)
+    assert card.title == "PPI-121 (reconstructed labels)"
+    assert card.note.startswith("PPI (reconstructed labels): ")
+    assert "nearly, not exactly, comparable" in card.note
+    assert find("PPI-GO", NOT_HERE).title == "PPI-GO"
 
 
 def test_other_sets_of_the_tu_collection():
@@ -158,7 +167,7 @@ def test_checksums_belong_to_files_of_the_catalogue():
     described = {path for card in CATALOG for source in card.sources for path in source.paths(root)}
     listed = {root / name for name in checksums.known()}
     assert listed <= described
-    assert len(listed) == 92
+    assert len(listed) == 108
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in checksums.known().values())
 
 

@@ -119,6 +119,17 @@ def test_paper_and_honest_test_on_the_same_seeded_folds():
         assert torch.equal(paper.test, honest.test)
 
 
+def test_folds_may_do_without_validation():
+    dataset = graph_set([0, 1] * 20)
+    with_part, without = make_splits(dataset, "honest"), make_splits(dataset, "honest", val_fraction=0)
+    for one, other in zip(with_part, without, strict=True):
+        assert torch.equal(one.test, other.test)
+        assert torch.equal(torch.cat([one.train, one.val]).sort().values, other.train)
+        assert not len(other.val)
+        assert not other.optimistic
+        assert "nothing chooses the epoch" in other.description
+
+
 def test_unlabelled_graphs_are_in_no_fold():
     dataset = graph_set([0, 1, -1] * 10)
     splits = make_splits(dataset, "honest", folds=5)
@@ -229,6 +240,7 @@ def test_graphs_with_a_part_go_where_it_says():
         assert split.unit == "graph"
         assert part_of(split).tolist() == [0] * 6 + [1] * 2 + [2] * 2
         assert not split.optimistic
+        assert split.description.startswith("Usual (genes shared): the data set's own graphs")
         assert "genes of the training part may recur" in split.description
         masks, sizes = split.masks(dataset), dataset.graph_sizes
         assert {part: int(mask.sum()) for part, mask in masks.items()} == {
@@ -243,7 +255,7 @@ def test_graphs_with_a_part_go_where_it_says():
 @given(seed=SEEDS, fractions=st.sampled_from([(0.6, 0.2, 0.2), (0.5, 0.1, 0.4), (0.8, 0.1, 0.1)]))
 def test_genes_are_disjoint(seed, fractions):
     dataset = protein_set(seed)
-    (split,) = make_splits(dataset, "honest", seed, gene_fractions=fractions)
+    (split,) = make_splits(dataset, "honest", seed, genes="disjoint", gene_fractions=fractions)
     row_part = np.repeat([0] * 6 + [1] * 2 + [2] * 2, dataset.graph_sizes)
     gene, part = dataset._all("gene").numpy(), part_of(split)
     assert split.unit == "node"
@@ -258,7 +270,7 @@ def test_genes_are_disjoint(seed, fractions):
 
 def test_gene_fractions_hold_for_the_rows():
     dataset = protein_set(5, genes=2000)
-    (split,) = make_splits(dataset, "honest", gene_fractions=(0.5, 0.2, 0.3))
+    (split,) = make_splits(dataset, "honest", genes="disjoint", gene_fractions=(0.5, 0.2, 0.3))
     sizes = dataset.graph_sizes
     for name, share, rows in (
         ("train", 0.5, sum(sizes[:6])),
@@ -268,23 +280,30 @@ def test_gene_fractions_hold_for_the_rows():
         assert len(getattr(split, name)) == pytest.approx(share * rows, rel=0.1)
 
 
-def test_genes_can_be_forced_either_way():
+def test_genes_are_shared_unless_asked_for():
     dataset = protein_set(0)
-    assert make_splits(dataset, "honest", genes="shared")[0].unit == "graph"
-    assert make_splits(dataset, "paper", genes="disjoint")[0].unit == "node"
-    assert make_splits(dataset, "paper")[0].unit == "graph"
+    for protocol in ("paper", "honest"):
+        (usual,), (shared,), (apart,) = (
+            make_splits(dataset, protocol, **options)
+            for options in ({}, {"genes": "shared"}, {"genes": "disjoint"})
+        )
+        assert same(usual, shared)
+        assert part_of(usual).tolist() == [0] * 6 + [1] * 2 + [2] * 2
+        assert usual.description == shared.description
+        assert apart.unit == "node"
+        assert apart.description.startswith("Genes apart: divided 60/20/20")
     with pytest.raises(DataError, match="not known"):
         make_splits(protein_set(0, with_gene=False), genes="disjoint")
 
 
 def test_rows_without_a_gene_or_a_label_are_left_out():
     dataset = protein_set(0)
-    assert (part_of(make_splits(dataset, "honest")[0])[:9] == 0).any()
+    assert (part_of(make_splits(dataset, genes="disjoint")[0])[:9] == 0).any()
     for name, missing in (("gene", -1), ("labelled", False)):
         dataset = protein_set(0)
         dataset._data.labelled = torch.ones(dataset.num_nodes, dtype=torch.bool)
         dataset._data[name][:9] = missing
-        assert (part_of(make_splits(dataset, "honest")[0])[:9] == -1).all()
+        assert (part_of(make_splits(dataset, genes="disjoint")[0])[:9] == -1).all()
 
 
 def test_split_column_decides_and_unlabelled_nodes_stay_out():
@@ -412,15 +431,17 @@ def test_own_graph_with_several_labels_per_node():
         ),
         (graph_set([0, 1] * 9), {"folds": 1}, "from 2 to 18"),
         (graph_set([0, 1] * 9), {"folds": 19}, "from 2 to 18"),
-        (graph_set([0, 1] * 9), {"val_fraction": 0}, "val_fraction must be"),
+        (graph_set([0, 1] * 9), {"val_fraction": 0.6}, "val_fraction must be"),
         (graph_set([0, 1] * 9), {"val_fraction": float("nan")}, "val_fraction must be"),
         (graph_set([0, 1] * 9), {"protocol": "paper", "published": True}, "belong to the protocol 'honest'"),
         (snap_set([True] * 50), {"fraction": 0.51}, "fraction must be a number above 0 and at most 0.5, not 0.51"),
         (snap_set([True] * 50), {"fraction": "5 %"}, "fraction must be"),
         (snap_set([True] * 2), {}, "train part .* is empty"),
         (protein_set(0), {"genes": "apart"}, "'shared' or 'disjoint', not 'apart'"),
-        (protein_set(0), {"gene_fractions": (0.6, 0.2)}, "three positive numbers with sum 1"),
-        (protein_set(0), {"gene_fractions": (0.6, 0.2, 0.3)}, "three positive numbers with sum 1"),
+        (protein_set(0), {"genes": None}, "'shared' or 'disjoint', not None"),
+        (protein_set(0), {"gene_fractions": (0.6, 0.2, 0.2)}, "needs genes='disjoint'"),
+        (protein_set(0), {"genes": "disjoint", "gene_fractions": (0.6, 0.2)}, "three positive numbers with sum 1"),
+        (protein_set(0), {"genes": "disjoint", "gene_fractions": (0.6, 0.2, 0.3)}, "numbers with sum 1"),
         (node_set([0, 1] * 9), {"train_fraction": 0.8, "val_fraction": 0.2}, "must leave a test part"),
         (node_set([0, 1] * 9, part=torch.tensor([0, 3] * 9)), {}, "reaches from 0 to 3"),
         (node_set([0, 1] * 9, part=torch.tensor([0])), {}, "one value per node, but has 1"),
@@ -447,7 +468,6 @@ def split_of(dataset, train, val, test, unit="node", **more):
         ([-1, 1], [2], [3], "between 0 and 9"),
         ([1, 1], [2], [3], "every node once"),
         ([], [2], [3], "train part .* is empty"),
-        ([1], [], [3], "val part .* is empty"),
         ([1], [2], [], "test part .* is empty"),
     ],
 )
@@ -559,7 +579,6 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
         ({"test": 2}, "'test' is not of type list"),
         ({"size": "10"}, "'size' is not of type int"),
         ({"dataset": None}, "'dataset' is not of type str"),
-        ({"val": []}, "val part .* is empty"),
         ({"extra": "field"}, "extra"),
         ({"format": "another"}, "format"),
     ],
@@ -593,9 +612,9 @@ def test_repr_is_short():
 
 
 # ------------------------------------------------------------------------------------------------------- real data
-@pytest.fixture(scope="module")
-def ppi_go(data_root):
-    folder, graphs = data_root / "PPI-GO" / "raw", []
+@pytest.fixture(scope="module", params=["PPI-121", "PPI-GO"])
+def proteins(data_root, request):
+    folder, graphs = data_root / request.param / "raw", []
     if not folder.exists():
         pytest.skip(f"{folder} is not there")
     for part, name in enumerate(("train", "valid", "test")):
@@ -604,24 +623,25 @@ def ppi_go(data_root):
             rows = number == each
             tensors = {"y": torch.from_numpy(y[rows]), "gene": torch.from_numpy(gene[rows])}
             graphs.append(graph(int(rows.sum()), part=torch.tensor([part]), **tensors))
-    return dataset_of(graphs, "node", "PPI-GO", multi_label=True)
+    return dataset_of(graphs, "node", request.param, multi_label=True)
 
 
-def test_ppi_go_genes(ppi_go):
-    gene = ppi_go._all("gene").numpy()
-    (paper,) = make_splits(ppi_go, "paper")
+def test_genes_of_the_real_proteins(proteins):
+    gene = proteins._all("gene").numpy()
+    (paper,), (honest,) = make_splits(proteins, "paper"), make_splits(proteins, "honest")
+    assert same(paper, honest)
     assert [len(getattr(paper, part)) for part in PARTS] == [20, 2, 2]
-    masks = {part: mask.numpy() for part, mask in paper.masks(ppi_go).items()}
+    masks = {part: mask.numpy() for part, mask in paper.masks(proteins).items()}
     assert [int(mask.sum()) for mask in masks.values()] == [44_906, 6_514, 5_524]
     assert np.isin(gene[masks["test"]], gene[masks["train"]]).sum() == 5_490  # why genes must be divided
     for seed in range(3):
-        (honest,) = make_splits(ppi_go, "honest", seed)
-        scored = {part: set(gene[getattr(honest, part)].tolist()) for part in PARTS}
+        (apart,) = make_splits(proteins, "honest", seed, genes="disjoint")
+        scored = {part: set(gene[getattr(apart, part)].tolist()) for part in PARTS}
         assert not scored["train"] & (scored["val"] | scored["test"])
         assert not scored["val"] & scored["test"]
         for part, share in zip(PARTS, (0.6, 0.2, 0.2), strict=True):
-            assert masks[part][getattr(honest, part)].all()
-            assert len(getattr(honest, part)) == pytest.approx(share * masks[part].sum(), rel=0.05)
+            assert masks[part][getattr(apart, part)].all()
+            assert len(getattr(apart, part)) == pytest.approx(share * masks[part].sum(), rel=0.05)
 
 
 @pytest.mark.parametrize("name", NESTED)

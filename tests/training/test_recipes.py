@@ -37,7 +37,7 @@ def test_there_is_one_for_every_experiment_of_the_paper():
         assert config.data.name == data
         assert (config.model.hidden, config.model.eps, config.model.self_loops) == (64, 1.0, self_loops)
         assert (config.training.clip, config.training.weight_decay) == (25.0, 1e-6)
-    for data in ("PPI", "PPI-GO"):
+    for data in ("PPI", "PPI-121", "PPI-GO"):
         config = Config.from_toml(find_recipe(f"paper-{data}"))
         assert (config.data.name, config.model.hidden, config.model.eps) == (data, 256, 0.25)
         assert not config.model.self_loops

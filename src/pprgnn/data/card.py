@@ -10,6 +10,11 @@ Task = Literal["node", "graph"]  # what gets a prediction
 Metric = Literal["accuracy", "micro-F1", "ROC AUC"]
 
 
+def titled(name: str, qualifier: str) -> str:
+    """A name, with what must be said beside it."""
+    return f"{name} ({qualifier})" if qualifier else name
+
+
 @dataclass(frozen=True)
 class Source:
     """Files of a data set that come from one address: one file as it is, or all that a zip archive holds."""
@@ -46,6 +51,12 @@ class Card:
     licence: str
     sources: tuple[Source, ...] = ()
     note: str = ""
+    qualifier: str = ""  # what is said whenever users see the name
+
+    @property
+    def title(self) -> str:
+        """The name as users see it."""
+        return titled(self.name, self.qualifier)
 
     def paths(self, root: Path) -> list[Path]:
         """All files that this set needs under this root."""

@@ -15,7 +15,7 @@ from torch_geometric.data import Data, InMemoryDataset
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.entries import Normalization
-from pprgnn.data.card import Metric, Task
+from pprgnn.data.card import Metric, Task, titled
 from pprgnn.data.errors import DataError
 
 if TYPE_CHECKING:
@@ -36,6 +36,12 @@ class Facts:
     # How a table became numbers (`own.tables.Schema`), so that new rows are treated the same way.
     schema: Mapping[str, Any] | None = None
     guessed: tuple[str, ...] = field(default=())
+    qualifier: str = ""  # see `Card`
+
+    @property
+    def title(self) -> str:
+        """The name as users see it."""
+        return titled(self.name, self.qualifier)
 
     def to_json(self) -> str:
         """All of it, as text."""
@@ -166,6 +172,6 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         graphs = f"{len(self)} graphs, " if len(self) > 1 else ""
         kind = "multi-label, " if self.facts.multi_label else ""
         return (
-            f"GraphDataset({self.facts.name}: {graphs}{self.num_nodes} nodes, {self.num_features} features, "
+            f"GraphDataset({self.facts.title}: {graphs}{self.num_nodes} nodes, {self.num_features} features, "
             f"{kind}{self.num_classes} classes per {self.facts.task})"
         )

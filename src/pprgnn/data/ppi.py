@@ -18,6 +18,7 @@ from pprgnn.data.errors import DataError
 from pprgnn.data.numpy_files import check_length, finite_floats, read_npy
 
 PARTS = ("train", "valid", "test")  # `part` is the position in this
+CLASS_NAMES = "label_columns.tsv"
 _LINKS = pa.list_(pa.struct([("source", pa.int64()), ("target", pa.int64())]))
 
 
@@ -42,9 +43,25 @@ def read(card: Card, root: Path) -> GraphDataset:
         per_node={key: torch.from_numpy(np.concatenate([part[key] for part in parts])) for key in keys},
         per_graph={"part": torch.arange(len(PARTS)).repeat_interleave(torch.tensor([len(s) for s in sizes]))},
     )
-    names = tuple(str(number) for number in range(data.y.shape[1]))
-    facts = Facts(card.name, card.task, card.multi_label, card.metric, names, note=card.note)
+    names = _class_names(root / card.name / CLASS_NAMES, data.y.shape[1])
+    facts = Facts(
+        card.name, card.task, card.multi_label, card.metric, names, note=card.note, qualifier=card.qualifier
+    )
     return GraphDataset(data, slices, facts)
+
+
+def _class_names(path: Path, count: int) -> tuple[str, ...]:
+    """The second column of a table with a row per class, in their order; without the table, numbers."""
+    if not path.is_file():
+        return tuple(str(number) for number in range(count))
+    rows = [line.split("\t") for line in path.read_text("utf-8", errors="replace").splitlines()[1:]]
+    names = tuple(row[1] for row in rows if len(row) > 1)
+    if [row[0] for row in rows] != [str(number) for number in range(count)] or len(set(names)) != count:
+        raise DataError(
+            f"{path} must have a header and a row with number and name for each of the {count} classes, in their "
+            f"order, but has not; copy it again."
+        )
+    return names
 
 
 def _read_part(folder: Path, part: str) -> dict[str, NDArray[Any]]:

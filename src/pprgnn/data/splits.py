@@ -3,7 +3,7 @@
 ====================================  ==================================================================
 data set                              rule (``"paper"`` / ``"honest"``)
 ====================================  ==================================================================
-`part` per graph (PPI, generated)     by `part` / the same; where genes are known, no gene in two parts
+`part` per graph (PPI, generated)     by `part` / the same; ``genes="disjoint"``: no gene in two parts
 `part` per node (a split column)      by the column / 20 % of training validates if the column has none
 graph classification                  10 folds, no validation part / published nested or seeded folds
 `train_mask`, `val_mask`, ...         the published splits / the same
@@ -34,6 +34,7 @@ __all__ = ["NESTED", "PROTOCOLS", "Split", "make_splits"]
 
 PROTOCOLS = ("paper", "honest")
 SNAP_TEST = 0.1  # of the labelled nodes
+GENE_FRACTIONS = (0.6, 0.2, 0.2)  # training, validation, test
 SMALL_CLASS = 3  # fewer cannot be in all three parts
 
 
@@ -94,23 +95,27 @@ def _by_graph_part(
     honest: bool,
     rng: np.random.Generator,
     *,
-    genes: Literal["shared", "disjoint"] | None = None,
-    gene_fractions: Sequence[float] = (0.6, 0.2, 0.2),
+    genes: Literal["shared", "disjoint"] = "shared",
+    gene_fractions: Sequence[float] | None = None,
 ) -> list[Drawn]:
     # PAPER: PPI as 18/2/2 of 22 graphs; there are 24, and all training graphs train.
     name, known = dataset.facts.name, "gene" in dataset._data
-    if genes not in (None, "shared", "disjoint"):
+    if genes not in ("shared", "disjoint"):
         raise DataError(f"The option genes must be 'shared' or 'disjoint', not {genes!r}.")
     if genes == "disjoint" and not known:
         raise DataError(f"The genes of {name} are not known, so they cannot be kept apart; leave genes out.")
+    if genes == "shared" and gene_fractions is not None:
+        raise DataError(
+            "The option gene_fractions needs genes='disjoint', but genes are shared; give both or none."
+        )
     part = _given_part(dataset)
-    if genes == "disjoint" or (genes is None and honest and known):
-        return [_gene_disjoint(dataset, part, rng, gene_fractions)]
+    if genes == "disjoint":
+        return [_gene_disjoint(dataset, part, rng, GENE_FRACTIONS if gene_fractions is None else gene_fractions)]
     strata = strata_of(dataset) if dataset.facts.task == "graph" else np.zeros(len(part))
     drawn = _by_part(part, strata, "graph", honest, rng, "The data set's own graphs for each part")
     if known or name.upper().startswith("PPI"):
         text = drawn.description.removesuffix(".") + "; genes of the training part may recur in the others."
-        drawn = drawn._replace(description=text)
+        drawn = drawn._replace(description=f"Usual (genes shared): {text[0].lower()}{text[1:]}")
     return [drawn]
 
 
@@ -133,8 +138,8 @@ def _gene_disjoint(
     usable = labelled(dataset) & (gene_part[gene] == row_part)
     train, val, test = (np.flatnonzero(usable & (row_part == number)) for number in range(3))
     text = (
-        f"Genes divided {'/'.join(f'{100 * each:g}' for each in fractions)}, and of each part's graphs the rows "
-        f"of its genes: no gene that is scored has a label in training."
+        f"Genes apart: divided {'/'.join(f'{100 * each:g}' for each in fractions)}, and of each part's graphs the "
+        f"rows of its genes: no gene that is scored has a label in training."
     )
     return Drawn(train, val, test, "node", text)
 
