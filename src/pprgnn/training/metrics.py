@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pprgnn.distributed.team import Team
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.thresholds import Rule, Threshold, find_threshold
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import Facts
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 ACCURACY, MICRO_F1, MACRO_F1, ROC_AUC = "accuracy", "micro-F1", "macro-F1", "ROC AUC"
 ORACLE_MICRO_F1, ORACLE_MACRO_F1 = "oracle micro-F1", "oracle macro-F1"
 BLOCK = 255  # so many marks can be added in a byte
+HALF = Threshold()
 
 
 def accuracy(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
@@ -64,7 +66,13 @@ def roc_auc(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
 
 
 def scores(
-    logits: Tensor, y: Tensor, *, multi_label: bool, metrics: Sequence[str], team: Team | None = None
+    logits: Tensor,
+    y: Tensor,
+    *,
+    multi_label: bool,
+    metrics: Sequence[str],
+    team: Team | None = None,
+    threshold: Threshold = HALF,
 ) -> dict[str, float]:
     """The named metrics, in this order; what they share is computed once.
 
@@ -74,12 +82,21 @@ def scores(
         multi_label: whether a row may have any number of classes.
         metrics: names out of ``METRICS``.
         team: processes whose rows count as well.
+        threshold: with ``multi_label``, above which logit a label is predicted.
     """
     unknown = [name for name in metrics if name not in METRICS]
     if unknown:
         raise TrainingError(f"A metric must be one of {', '.join(METRICS)}, but came as {unknown[0]!r}.")
-    predictions = _Predictions(logits, y, multi_label, team)
+    predictions = _Predictions(logits, y, multi_label, team, threshold)
     return {name: METRICS[name](predictions) for name in metrics}
+
+
+def best_threshold(logits: Tensor, y: Tensor, rule: Rule, team: Team | None = None) -> Threshold:
+    """What a rule chooses on these rows, each with several labels; see :mod:`pprgnn.training.thresholds`."""
+    if rule.name == "half":
+        return find_threshold(logits, y, rule, team or Team.alone())
+    rows = _Predictions(logits, y, True, team)
+    return find_threshold(rows.logits, rows.true, rule, rows.team)
 
 
 def default_metrics(facts: Facts, *, oracle: bool = False) -> tuple[str, ...]:
@@ -128,29 +145,43 @@ class Meter:
             self._losses.append(loss.detach())
             self._loss_rows.append(logits.size(0) if rows is None else rows)
 
-    def scores(self) -> dict[str, float]:
+    def best_threshold(self, rule: Rule) -> Threshold:
+        """What a rule chooses on these batches."""
+        return best_threshold(*self._pooled(), rule, self.team)
+
+    def scores(self, threshold: Threshold = HALF) -> dict[str, float]:
         """``loss``, if batches came with one (their mean, weighted by rows), then the metrics."""
-        if not self._logits:
-            raise TrainingError("There are no predictions to score; add at least one batch.")
+        logits, y = self._pooled()
         answer: dict[str, float] = {}
         if sum(self._loss_rows):
             weighted = zip(torch.stack(self._losses).tolist(), self._loss_rows, strict=True)
             # A batch without rows has no mean loss (nan), and no say.
             total = math.fsum(loss * rows for loss, rows in weighted if rows)
             answer["loss"] = total / sum(self._loss_rows)
-        logits, y = _joined(self._logits), _joined(self._y)
-        return answer | scores(logits, y, multi_label=self.multi_label, metrics=self.metrics, team=self.team)
+        several, team = self.multi_label, self.team
+        found = scores(logits, y, multi_label=several, metrics=self.metrics, team=team, threshold=threshold)
+        return answer | found
 
-
-def _joined(batches: list[Tensor]) -> Tensor:
-    return batches[0] if len(batches) == 1 else torch.cat(batches)
+    def _pooled(self) -> tuple[Tensor, Tensor]:
+        if not self._logits:
+            raise TrainingError("There are no predictions to score; add at least one batch.")
+        if len(self._logits) > 1:
+            self._logits, self._y = [torch.cat(self._logits)], [torch.cat(self._y)]
+        return self._logits[0], self._y[0]
 
 
 class _Predictions:
     """Logits and truth, checked once, and what several metrics need."""
 
-    def __init__(self, logits: Tensor, y: Tensor, multi_label: bool, team: Team | None = None) -> None:
-        self.team = team or Team.alone()
+    def __init__(
+        self,
+        logits: Tensor,
+        y: Tensor,
+        multi_label: bool,
+        team: Team | None = None,
+        threshold: Threshold = HALF,
+    ) -> None:
+        self.team, self.threshold = team or Team.alone(), threshold
         if self.team.size == 1 or len(logits):  # of several processes, one may have no rows
             _check(logits, y, multi_label)
         logits = logits.detach()
@@ -203,8 +234,7 @@ class _Predictions:
         """Classes (rows,), or with several labels marks (rows, classes)."""
         if not self.multi_label:  # one label each: an oracle tells nothing new
             return self.logits.argmax(1)
-        # PAPER: its code takes logit > 0.5; the sigmoid passes one half at 0.
-        return top_labels(self.logits, self.true.sum(1)) if oracle else self.logits > 0
+        return top_labels(self.logits, self.true.sum(1)) if oracle else self.threshold.marks(self.logits)
 
     def _counts(self, oracle: bool) -> list[tuple[int, int, int]]:
         """Per class: rows with the label that are predicted, rows with the label, rows predicted."""
