@@ -32,6 +32,9 @@ class Cell:
         data: What the data set is called in the table, if not as in the config.
         keep_curve: Whether the score of every epoch is kept.
         alone: Whether nothing else may run beside it, because its time is a result.
+        candidates: Settings to try, on validation alone; such a cell is no value of a table.
+        inner: Into how many parts its training part is divided for that; 0: it has a validation part.
+        waits: Whether settings are still to be chosen by trials; until then it can neither run nor have a result.
     """
 
     experiment: str
@@ -41,6 +44,9 @@ class Cell:
     data: str = ""
     keep_curve: bool = False
     alone: bool = False
+    candidates: tuple[Mapping[str, Any], ...] = ()
+    inner: int = 0
+    waits: bool = False
 
     @property
     def coordinates(self) -> dict[str, Any]:
@@ -70,7 +76,8 @@ class Cell:
     @property
     def folder_name(self) -> str:
         """A name for its files that no other settings share."""
-        digest = hashlib.sha256(json.dumps(settings_of(self.config), sort_keys=True).encode()).hexdigest()
+        settings = [settings_of(self.config), self.candidates, self.inner]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return f"{self.label.replace(' ', '-').replace('/', '-')}-{digest[:8]}"
 
     def is_answered_by(self, line: Mapping[str, Any]) -> bool:
@@ -78,8 +85,12 @@ class Cell:
 
         A setting that was invented after the line was written must have its usual value.
         """
-        if any(line.get(name) != value for name, value in self.coordinates.items()):
+        if self.waits or any(line.get(name) != value for name, value in self.coordinates.items()):
             return False
+        if self.candidates:
+            tried = [list(map(dict, self.candidates)), self.inner]
+            if [[each["settings"] for each in line.get("trials", [])], line.get("inner")] != tried:
+                return False
         usual, known = _usual_settings(self.config.model.system), line.get("config", {})
         then = usual | known | {OWN: usual[OWN] | known.get(OWN, {})}
         return all(then.get(name) == value for name, value in settings_of(self.config).items())

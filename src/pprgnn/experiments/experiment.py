@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pprgnn.experiments.cell import Cell
+from pprgnn.experiments.store import Store
 from pprgnn.training.config import Config
 from pprgnn.training.recipes import find_recipe
 from pprgnn.training.systems import find_system
@@ -27,6 +28,7 @@ class Extent:
         protocols: Which protocols.
         data: Which data sets; ``None``: all.
         known: Data sets that have results, for pages: they count, whether their files are here or not.
+        store: Where the trials are that choose settings; ``None``: none were made.
     """
 
     folds: int | None = None
@@ -35,6 +37,12 @@ class Extent:
     protocols: Sequence[str] = PROTOCOLS
     data: Sequence[str] | None = None
     known: Collection[str] = ()
+    store: Store | None = None
+
+    def chosen(self, trials: Cell) -> Mapping[str, Any] | None:
+        """What these trials have chosen; ``None``: nothing yet."""
+        line = None if self.store is None else self.store.answer(trials)
+        return None if line is None else line.get("chosen")
 
     def fold_range(self, usual: int) -> range:
         """The splits to run."""

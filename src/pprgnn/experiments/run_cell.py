@@ -40,16 +40,18 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
         threads: CPU threads; 0: as torch has it.
     """
     from pprgnn.core.solution import ConvergenceWarning
+    from pprgnn.experiments.trials import run_trials
     from pprgnn.training import train  # noqa: F401  (its import is not part of the time)
     from pprgnn.training.environment import environment
 
     config = cell.config.with_values({"training.threads": threads}) if threads else cell.config
     line: Line = {**cell.coordinates}
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     with peak_memory(line), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the summary has them
         try:
-            run = _trained(config, folder / cell.folder_name, f"pprgnn reproduce {cell.experiment}")
+            own = folder / cell.folder_name
+            found = run_trials(cell, config, own) if cell.candidates else _one_training(cell, config, own)
         except TrainingError as error:
             if isinstance(error.__cause__, OSError):  # of the disk, not of the training
                 raise
@@ -62,15 +64,15 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
             forget(cell, folder)  # it may be what breaks the training
             return line | {"broken": f"{type(error).__name__}: {error}"}
         else:
-            if not run.finished:
+            if found is None:
                 return None
-            line |= _results(cell, run.summary or {}, run.records())
-            threads = run.config.training.threads
+            line |= found
             # What went before a stop counts; loading the data does, too.
             line["total_seconds"] = max(time.perf_counter() - started, line["seconds"])
+            line["cpu_seconds"] = time.process_time() - cpu_started
     facts = environment()
     return line | {
-        "threads": threads or (facts["threads"] or {}).get("torch"),
+        "threads": line.get("threads") or threads or (facts["threads"] or {}).get("torch"),
         "cpu": facts["cpu"],
         "commit": facts["commit"],
         "version": facts["versions"]["pprgnn"],
@@ -82,6 +84,13 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
 def forget(cell: Cell, folder: Path) -> None:
     """Remove what its training wrote."""
     shutil.rmtree(folder / cell.folder_name, ignore_errors=True)
+
+
+def _one_training(cell: Cell, config: Config, folder: Path) -> Line | None:
+    run = _trained(config, folder, f"pprgnn reproduce {cell.experiment}")
+    if not run.finished:
+        return None
+    return _results(cell, run.summary or {}, run.records()) | {"threads": run.config.training.threads}
 
 
 def _trained(config: Config, folder: Path, command: str) -> Run:

@@ -21,6 +21,7 @@ class Store:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self._lines: dict[str, list[Line]] = {}
+        self._by_address: dict[str, dict[str, list[Line]]] = {}
 
     def path(self, experiment: str) -> Path:
         """The file of an experiment."""
@@ -49,22 +50,22 @@ class Store:
                 f"folder with --results. The same command then goes on."
             ) from error
         lines.append(added)
+        self._by_address.pop(experiment, None)
 
     def answers(self, cells: Iterable[Cell]) -> dict[int, Line]:
         """The line of each cell that has one, by the cell's place in the list; the newest counts."""
-        found: dict[int, Line] = {}
-        by_address: dict[str, dict[str, list[Line]]] = {}
-        for number, cell in enumerate(cells):
-            if cell.experiment not in by_address:
-                there = by_address[cell.experiment] = {}
-                for line in reversed(self.lines(cell.experiment)):
-                    there.setdefault(address_of(line), []).append(line)
-            candidates = by_address[cell.experiment].get(address_of(cell.coordinates), [])
-            for line in candidates:
-                if cell.is_answered_by(line):
-                    found[number] = line
-                    break
-        return found
+        found = {number: self.answer(cell) for number, cell in enumerate(cells)}
+        return {number: line for number, line in found.items() if line is not None}
+
+    def answer(self, cell: Cell) -> Line | None:
+        """The newest line of a cell."""
+        if cell.experiment not in self._by_address:
+            there: dict[str, list[Line]] = {}
+            for line in reversed(self.lines(cell.experiment)):
+                there.setdefault(address_of(line), []).append(line)
+            self._by_address[cell.experiment] = there
+        candidates = self._by_address[cell.experiment].get(address_of(cell.coordinates), [])
+        return next((line for line in candidates if cell.is_answered_by(line)), None)
 
 
 def _read(path: Path, experiment: str) -> list[Line]:

@@ -1,0 +1,112 @@
+"""What is the same for all systems of a table, what each may choose for itself, and how many tries it has.
+
+Imports neither torch nor PyG.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pprgnn.experiments.cell import Cell
+from pprgnn.experiments.experiment import Extent, of_fold
+from pprgnn.training.config import Config
+from pprgnn.training.systems import find_system
+
+Settings = Mapping[str, Any]
+Choices = Mapping[str, Sequence[Any]]
+NOTHING: Settings = {}
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """A table's conditions. A cell has the settings that are equal and those that its trials chose, and no others.
+
+    Args:
+        table: The experiment.
+        equal: The settings that all share; those of ``[model]`` where a system reads them.
+        choices: What a system may choose between, where it reads the setting.
+        own: The same for one system alone.
+        trials: How many of these a system tries, in each fold, on validation alone; the same for all.
+        inner: In so many parts of the training part, one after the other validating; 0: the split's own one.
+        protocols: What a protocol changes, for all systems.
+    """
+
+    table: str
+    equal: Settings
+    choices: Choices = field(default_factory=dict)
+    own: Mapping[str, Choices] = field(default_factory=dict)
+    trials: int = 6
+    inner: int = 0
+    protocols: Mapping[str, Settings] = field(default_factory=lambda: {"honest": NOTHING})
+
+    def __post_init__(self) -> None:
+        fixed = {*self.equal, *itertools.chain(*self.protocols.values())}
+        for name, space in {"all": self.choices, **self.own}.items():
+            if both := sorted(fixed & {*space}):
+                raise ValueError(f"{both[0]} is equal for all in {self.table}, so {name} cannot choose it.")
+
+    def config(self, system: str, data: Settings, chosen: Settings = NOTHING, protocol: str = "honest") -> Config:
+        """All settings of a system: its usual ones, those that are equal, and those that it chose."""
+        if beyond := sorted({*chosen} - {*self.space(system)}):
+            raise ValueError(f"{beyond[0]} is not for {system} to choose in {self.table}.")
+        settings = {**self.equal, **self.protocols[protocol]}
+        kept = {key: value for key, value in settings.items() if _is_read(key, system)}
+        named = {f"data.{key}": value for key, value in {**data, "protocol": protocol}.items()}
+        return Config.for_system(system).with_values({**kept, **named, **chosen})
+
+    def space(self, system: str) -> Choices:
+        """What a system may choose; a kernel chooses by cross-validation of its own."""
+        if find_system(system).kind == "kernel":
+            return {}
+        return {**{k: v for k, v in self.choices.items() if _is_read(k, system)}, **self.own.get(system, {})}
+
+    def candidates(self, system: str) -> list[dict[str, Any]]:
+        """The settings to try: the system's usual ones, as far as they are among them, and draws."""
+        space = self.space(system)
+        usual = Config.for_system(system)
+        first = {
+            key: usual.value(key) if usual.value(key) in values else values[len(values) // 2]
+            for key, values in space.items()
+        }
+        draw = random.Random(f"{self.table} {system}")
+        others = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+        others.remove(first)
+        return [first, *draw.sample(others, min(self.trials - 1, len(others)))]
+
+    def cells(
+        self,
+        extent: Extent,
+        system: str,
+        data: Settings,
+        folds: Iterable[int] = (0,),
+        seeds: Iterable[int] = (0,),
+        **place: Any,
+    ) -> Iterator[Cell]:
+        """For each fold the trials, and with each seed a training with what these chose; ``place`` of cells."""
+        candidates, seeds = self.candidates(system), list(seeds)
+        for fold in folds:
+            chosen: Settings | None = candidates[0]
+            if len(candidates) > 1:
+                base = of_fold(self.config(system, data), fold, 0)
+                at = {**place.get("at", {}), "trials": len(candidates)}
+                names = {"data": place.get("data", "")}
+                trials = Cell(
+                    f"{self.table}-trials", base, at=at, candidates=tuple(candidates), inner=self.inner, **names
+                )
+                yield trials
+                chosen = extent.chosen(trials)
+            for protocol in extent.protocols:
+                if protocol in self.protocols:
+                    config = self.config(system, data, chosen or NOTHING, protocol)
+                    for seed in seeds:
+                        cell = of_fold(config, fold, seed)
+                        yield Cell(self.table, cell, waits=chosen is None, **place)
+
+
+def _is_read(key: str, system: str) -> bool:
+    section, _, name = key.partition(".")
+    return section != "model" or name in find_system(system).reads
