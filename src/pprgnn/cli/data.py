@@ -50,7 +50,8 @@ def list_command(as_json: Json = False) -> None:
         ready = sum(found.ready for found in states)
         typer.echo()
         where = f"{ready} of {len(CATALOG)} are ready; their files are in {root}"
-        more = "`pprgnn data info NAME` tells more, `pprgnn data fetch NAME` downloads."
+        titles = "; ".join(card.title for card in CATALOG if card.qualifier)
+        more = f"{titles}. `pprgnn data info NAME` tells more, `pprgnn data fetch NAME` downloads."
         for text in (where, more):
             typer.echo(styled(paragraph("", text, width()), dim=True))
 
@@ -141,7 +142,7 @@ def _facts(card: Card) -> dict[str, str]:
     known = [f"{getattr(card, key):,} {key}" for key in COUNTS if getattr(card, key) is not None]
     labels = "any number of classes" if card.multi_label else "one class"
     facts = {
-        "name": card.name,
+        "name": card.title,
         "task": f"{labels} for every {card.task}, scored by {card.metric}",
         "counts": ", ".join(known),
         "split": card.split,

@@ -39,7 +39,7 @@ def evaluate_command(
     masks = {part: mask.to(model.device) for part, mask in masks.items()}
     metrics = main_metrics(model.config, model.facts)
     scores, layers = evaluate(model, batches, masks, metrics)
-    summary = {"data": dataset.facts.name, "metric": metrics[0], "scores": scores, "layers": layers}
+    summary = {"data": dataset.facts.title, "metric": metrics[0], "scores": scores, "layers": layers}
     if as_json:
         typer.echo(json.dumps(summary | {"note": note}, indent=2))
         return

@@ -54,7 +54,7 @@ def explain(
     with collected_warnings(warned.append, set()):
         found = _explained(model, dataset, node, graph, _target(model, target), top)
     if as_json:
-        typer.echo(json.dumps(found.to_dict() | {"data": dataset.facts.name, "warnings": warned}, indent=2))
+        typer.echo(json.dumps(found.to_dict() | {"data": dataset.facts.title, "warnings": warned}, indent=2))
         return
     _show(found, dataset, model, warned)
 
@@ -118,7 +118,7 @@ def _lines(
 ) -> list[tuple[str, str]]:
     from pprgnn.training.explain import NodeExplanation
 
-    place = f"graph {found.graph} of {dataset.facts.name}" if len(dataset) > 1 else dataset.facts.name
+    place = f"graph {found.graph} of {dataset.facts.title}" if len(dataset) > 1 else dataset.facts.title
     lines = [("node", f"{found.name} in {place}")] if isinstance(found, NodeExplanation) else [("graph", place)]
     lines += _decision_lines(found.decision, model.facts.multi_label)
     for i, layer in enumerate(found.layers):

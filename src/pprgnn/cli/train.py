@@ -396,7 +396,9 @@ def _show_study(summary: dict[str, Any]) -> None:
     if "ensemble" in summary:
         mean, std = (summary["ensemble"][what]["test"][metric] for what in ("mean", "std"))
         typer.echo(f"test {metric} of the seeds together: {percent(mean)} ± {percent(std)} over the splits")
-    typer.echo(paragraph("kept in  ", summary["folder"], width()))
+    splits = summary.get("splits", ())  # those of folds are numbered
+    for label, text in ([("split", splits[0])] if len(splits) == 1 else []) + [("kept in", summary["folder"])]:
+        typer.echo(paragraph(f"{label:<9}", text, width()))
 
 
 def _settings_lines(config: Config) -> list[str]:

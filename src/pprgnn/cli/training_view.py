@@ -161,13 +161,14 @@ def describe(training: Training) -> list[str]:
     """A few lines about what will be trained on what."""
     dataset, split, settings = training.dataset, training.split, training.settings
     parts = ", ".join(f"{len(getattr(split, part)):,} {part}" for part in ("train", "val", "test"))
+    rule = split.description.partition(";")[0].removesuffix(".")  # what follows from it is said elsewhere
     network = type(training.network).__name__
     together = getattr(training, "together", None)  # graph kernels are fitted alone
     counted = sum(p.numel() for p in training.network.parameters())
     parameters = counted if together is None else together.parameters
     lines = [
         ("data", f"{dataset!r}"[len("GraphDataset(") : -1]),
-        ("split", f"{split.protocol}: {parts} {split.unit}s"),
+        ("split", f"{split.protocol}: {parts} {split.unit}s. {rule}"),
         ("model", f"{network}, {parameters:,} parameters, {training.device}"),
         ("training", f"{settings.epochs} epochs, patience {settings.patience or '–'}, seed {settings.seed}"),
     ]

@@ -153,7 +153,7 @@ class RunView:
             "name": self.name,
             "system": model.config.model.system,
             "title": self.title,
-            "data": known.facts.name,
+            "data": known.facts.title,
             "task": known.facts.task,
             "multi_label": model.facts.multi_label,
             "num_graphs": len(known.dataset),

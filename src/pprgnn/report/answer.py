@@ -66,7 +66,7 @@ def answer(subject: Subject) -> Answer:
     if subject.is_study and not subject.summary["finished"]:
         warnings.append("The study is not finished: its mean is over the runs that are.")
     facts = [
-        "" if subject.is_study else subject.split.description.rstrip("."),
+        "" if len({run["fold"] for run in subject.members}) > 1 else subject.split.description.rstrip("."),
         f"{counted(detail['parameters'], 'parameter')}" if detail.get("parameters") else "",
         f"trained in {duration(_seconds(subject))}",
         f"depth, curves and measurements below are of {detail_name(subject)}" if subject.is_study else "",

@@ -173,6 +173,7 @@ class Study:
             "data": finished[0]["data"],
             "note": finished[0]["note"],
             "protocol": finished[0]["protocol"],
+            "splits": list(dict.fromkeys(each["split"] for each in finished)),
             "metric": finished[0]["metric"],
             "mean": mean,
             "std": std,

@@ -301,7 +301,7 @@ class Tuning:
         return {
             "finished": len(entries) >= self.trials,
             "stopped": stopped,
-            "data": self.dataset.facts.name,
+            "data": self.dataset.facts.title,
             "protocol": self.split.protocol,
             "split": self.split.description,
             "figure": self.figure,
