@@ -389,7 +389,7 @@ class Training:
         scores, layers = evaluate(self.model, self.batches, self.masks, self.metrics, self.team)
         return {
             "finished": finished,
-            "data": self.dataset.facts.name,
+            "data": self.dataset.facts.title,
             "note": self.dataset.facts.note,
             "protocol": self.split.protocol,
             "split": self.split.description,
