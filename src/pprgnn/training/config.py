@@ -104,6 +104,12 @@ class TrainingConfig:
     monitor: Literal["metric", "loss", "last"] = option(
         "metric", "which validation figure chooses the epoch; last: none does, the last one counts"
     )
+    threshold: Literal["auto", "validation", "per-class", "half"] = option(
+        "auto",
+        "with several labels: above which probability one is predicted. validation: where micro-F1 is best on the "
+        "validation part; per-class: where the F1 of each class is; auto: validation, but half under the paper's "
+        "protocol",
+    )
     class_weights: Literal["none", "balanced"] = option("none", "weigh rare classes up")
     batch_size: int = option(0, "graphs per step; 0: 1 on node tasks, 128 on graph tasks", least=0)
     tol: float = option(1e-3, "error allowed in a solve while learning", above=0)

@@ -13,44 +13,61 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.batches import Batches
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.metrics import Meter, default_metrics, scores
+from pprgnn.training.metrics import ORACLE_MICRO_F1, Meter, best_threshold, default_metrics, scores
 from pprgnn.training.model import Model, graphs_per_pass
 from pprgnn.training.objective import Objective, pooled_loss
+from pprgnn.training.thresholds import Rule
 
 
 def evaluate(
-    model: Model, batches: Batches, masks: Mapping[str, Tensor], metrics: Sequence[str], team: Team | None = None
+    model: Model,
+    batches: Batches,
+    masks: Mapping[str, Tensor],
+    metrics: Sequence[str],
+    team: Team | None = None,
+    rule: Rule | None = None,
 ) -> tuple[dict[str, dict[str, float]], list[dict[str, Any]]]:
-    """Scores of every part to the final tolerance, and what is known about each layer's depth."""
+    """Scores of every part to the final tolerance, and what is known about each layer's depth.
+
+    With a ``rule``, the model's threshold is chosen first, on the part ``val``.
+    """
     logits, layers = model.evaluate_unseen(batches)
     if batches.y is None:
         raise TrainingError(f"{batches.dataset.facts.name} has no labels to compare with; predict instead.")
     objective, result, team = Objective(model.facts.multi_label), {}, team or Team.alone()
     rows = batches.label_rows(graphs_per_pass(batches))
+    y = batches.y[rows]
+    if rule is not None:
+        chosen = masks["val"][rows]
+        model.threshold = best_threshold(logits[chosen], y[chosen], rule, team)
     for part, mask in masks.items():
         if not team.everywhere(not bool(mask.any())):
             chosen = mask[rows]
-            found, wanted = logits[chosen], batches.y[rows][chosen]
+            found, wanted = logits[chosen], y[chosen]
             _, loss, count = pooled_loss(objective, found, wanted, team)
             meter = Meter(multi_label=model.facts.multi_label, metrics=metrics, team=team)
             meter.add(found, wanted, loss, count)
-            result[part] = meter.scores()
+            result[part] = meter.scores(model.threshold)
     return result, layers
 
 
 def score_together(
     models: Sequence[Model], dataset: GraphDataset, masks: Mapping[str, Tensor]
 ) -> dict[str, dict[str, float]]:
-    """Scores of every part by the mean probability of several models."""
+    """Scores of every part by the mean probability of several models; by the rule of the first, its threshold."""
     first = models[0]
     found = [(model, model.evaluate_unseen(model.batches(dataset))[0]) for model in models]
     mean = torch.stack([model.probabilities(logits) for model, logits in found]).mean(0)
     logits = torch.logit(mean, eps=1e-7) if first.facts.multi_label else mean.clamp(min=1e-30).log()
-    y, metrics = dataset.labels().to(logits.device), main_metrics(first.config, first.facts)
+    y, several = dataset.labels().to(logits.device), first.facts.multi_label
     parts = {part: mask.to(logits.device) for part, mask in masks.items() if bool(mask.any())}
+    threshold = first.threshold
+    if threshold.rule != "half":
+        rule = Rule(threshold.rule, threshold.reason)
+        threshold = best_threshold(logits[parts["val"]], y[parts["val"]], rule)
+    options: dict[str, Any] = {"multi_label": several, "metrics": final_metrics(first.config, first.facts)}
     return {
-        part: scores(logits[mask], y[mask], multi_label=first.facts.multi_label, metrics=metrics)
-        for part, mask in parts.items()
+        part: scores(logits[mask], y[mask], threshold=threshold, **options) for part, mask in parts.items()
     }
 
 
@@ -59,6 +76,12 @@ def main_metrics(config: Config, facts: Facts) -> tuple[str, ...]:
     wanted = config.training.metric
     usual = default_metrics(facts, oracle=wanted.startswith("oracle"))
     return usual if wanted == "auto" else tuple(dict.fromkeys((wanted, *usual)))
+
+
+def final_metrics(config: Config, facts: Facts) -> tuple[str, ...]:
+    """What the final scores tell: with several labels also what an oracle would make of the logits."""
+    more = (ORACLE_MICRO_F1,) if facts.multi_label else ()
+    return tuple(dict.fromkeys((*main_metrics(config, facts), *more)))
 
 
 def choose_device(name: str) -> torch.device:

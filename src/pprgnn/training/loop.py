@@ -26,7 +26,7 @@ from pprgnn.training.build import Shape, build_network, digest, feature_kind, fe
 from pprgnn.training.checkpoint import put_down, take_up
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import choose_device, evaluate, main_metrics
+from pprgnn.training.evaluation import choose_device, evaluate, final_metrics, main_metrics
 from pprgnn.training.guard import (
     Interruption,
     check_loss,
@@ -42,7 +42,9 @@ from pprgnn.training.model import GRAPHS_PER_PASS, Model, graphs_per_pass, head
 from pprgnn.training.objective import Objective, balanced_weights, pooled_loss
 from pprgnn.training.optimization import Schedule, make_optimizer
 from pprgnn.training.run import Run
+from pprgnn.training.thresholds import Rule, Threshold
 from pprgnn.training.together import Together
+from pprgnn.training.trivial import trivial_levels
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
 
@@ -76,6 +78,13 @@ class Progress:
     smallest_loss: float = math.inf
     seconds: float = 0.0
     warned: list[str] = field(default_factory=list)
+    threshold: Threshold = Threshold()  # that the last validation chose
+    best_threshold: Threshold = Threshold()  # with the best weights
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "best_threshold"):
+            if isinstance(value := getattr(self, name), Mapping):  # out of a checkpoint
+                setattr(self, name, Threshold.from_dict(value))
 
 
 class Training:
@@ -152,6 +161,7 @@ class Training:
             weights = balanced_weights(y, shape.num_classes, dataset.facts.multi_label).to(self.device)
         self.objective = Objective(dataset.facts.multi_label, weights)
         self.metrics = main_metrics(config, dataset.facts)
+        self.rule = Rule.of(settings.threshold, split, dataset.facts.multi_label)
         self.optimizer = make_optimizer(network, settings)
         self.schedule = Schedule(self.optimizer, settings, self.steps_per_epoch)
         self.progress = Progress()
@@ -213,7 +223,7 @@ class Training:
             if due and self.shared:  # before the weights move
                 val = self._validate(state.detach())
             norm = self._backward(loss)
-        scores = meter.scores()
+        scores = meter.scores(progress.threshold)
         epoch_loss = scores.pop("loss")
         progress.smallest_loss = min(progress.smallest_loss, epoch_loss)
         self.schedule.after_epoch(epoch_loss)
@@ -276,7 +286,8 @@ class Training:
                 _, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
                 check_loss(float(loss), math.inf, self.network, self.schedule.lr)  # large is allowed here
                 meter.add(logits, batch.y, loss, rows)
-            scores = meter.scores()
+            self.progress.threshold = meter.best_threshold(self.rule)
+            scores = meter.scores(self.progress.threshold)
             self._keep_best(scores, self.progress.epoch - (state is not None))
         self.network.train()
         return scores
@@ -293,6 +304,7 @@ class Training:
         old = -math.inf if progress.best is None else progress.best
         if value > old or (value == old and mean_loss < progress.best_loss):
             progress.best, progress.best_loss, progress.best_epoch = value, mean_loss, epoch
+            progress.best_threshold = progress.threshold
             self.keep_weights(self.network.state_dict())
 
     def keep_weights(self, weights: Mapping[str, Tensor]) -> None:
@@ -322,6 +334,7 @@ class Training:
         if self.progress.best is None or (self.run is None and self.team.size == 1):
             return error
         self.network.load_state_dict(self.best_weights)
+        self.model.threshold = self.progress.best_threshold
         weights = self.together.whole(self.network.state_dict())
         if self.run is None:
             return error
@@ -385,8 +398,9 @@ class Training:
         return summary
 
     def _summary(self, finished: bool) -> dict[str, Any]:
-        progress, data = self.progress, self.config.data
-        scores, layers = evaluate(self.model, self.batches, self.masks, self.metrics, self.team)
+        progress, data, facts = self.progress, self.config.data, self.dataset.facts
+        metrics = final_metrics(self.config, facts)
+        scores, layers = evaluate(self.model, self.batches, self.masks, metrics, self.team, self.rule)
         return {
             "finished": finished,
             "data": self.dataset.facts.title,
@@ -397,6 +411,8 @@ class Training:
             "seed": self.settings.seed,
             "metric": self.metrics[0],
             "scores": scores,
+            "threshold": self.model.threshold.to_dict() if facts.multi_label else None,
+            "trivial": trivial_levels(self.dataset, self.split.masks(self.dataset), metrics),
             # PAPER: honest runs never let the test part choose; this says when it did.
             "test_chose_the_epoch": self.split.optimistic and self.chooses,
             "epochs": progress.epoch,

@@ -23,6 +23,7 @@ from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.label_input import KINDS as LABEL_KINDS
 from pprgnn.training.label_input import VisibleLabels
+from pprgnn.training.thresholds import Threshold
 
 FORMAT = "pprgnn model, version 1"
 GRAPHS_PER_PASS = 128
@@ -38,6 +39,7 @@ class Model:
     shape: Shape
     feature_kind: str
     visible: VisibleLabels | None = None  # with labels as input: those of the training nodes
+    threshold: Threshold = Threshold()  # with several labels: above it one is predicted
 
     @property
     def device(self) -> torch.device:
@@ -141,6 +143,10 @@ class Model:
         """Of each class: they add up to 1, or each is between 0 and 1 with several labels."""
         return logits.sigmoid() if self.facts.multi_label else logits.softmax(dim=1)
 
+    def decide(self, logits: Tensor) -> Tensor:
+        """The class of each row; with several labels, a bool for each class: whether it is above the threshold."""
+        return self.threshold.marks(logits) if self.facts.multi_label else logits.argmax(dim=-1)
+
     # ---------------------------------------------------------------------------------------------------- file
     def save(self, path: Path | str, weights: Mapping[str, Tensor] | None = None) -> None:
         """Write it whole, or leave the old file; ``weights``: of the network, if they are not all in it."""
@@ -150,6 +156,7 @@ class Model:
             "facts": self.facts.to_json(),
             "shape": json.dumps(asdict(self.shape)),
             "features": self.feature_kind,
+            "threshold": json.dumps(asdict(self.threshold)),
         }
         tensors = dict(self.network.state_dict() if weights is None else weights)
         if self.visible is not None:
@@ -177,6 +184,9 @@ class Model:
             with torch.random.fork_rng(devices=[]):  # the caller's random numbers are none of its business
                 network = build_network(config.model, shape, tol=config.training.eval_tol)
             kind = metadata["features"]
+            threshold = Threshold()  # of models from before there was a choice
+            if "threshold" in metadata:
+                threshold = Threshold.from_dict(json.loads(metadata["threshold"]))
             visible = VisibleLabels.taken_from(tensors) if kind in LABEL_KINDS else None
             network.load_state_dict(tensors)
         except TrainingError:  # such as a package that is not installed
@@ -185,7 +195,7 @@ class Model:
             what = " ".join(str(error).split())
             raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error
         network.to(device).eval()
-        return cls(network, config, facts, shape, kind, visible)
+        return cls(network, config, facts, shape, kind, visible, threshold)
 
 
 def graphs_per_pass(batches: Batches) -> int:
