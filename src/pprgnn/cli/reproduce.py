@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,9 +85,12 @@ def reproduce_command(
             raise TrainingError("`report` only makes the page of what is there; it stands alone.")
         _write_page(store, page, html)
         return
-    cells = _cells(names, _listed(models), _listed(data), protocol, folds, seeds, smoke)
+
+    def cells() -> list[Cell]:
+        return _cells(names, _listed(models), _listed(data), protocol, folds, seeds, smoke, store)
+
     if plan:
-        _show_plan(cells, store, jobs, retry, as_json)
+        _show_plan(cells(), store, jobs, retry, as_json)
     else:
         _run(cells, store, workers, retry, page, html)
 
@@ -111,6 +115,7 @@ def _cells(
     folds: int | None,
     seeds: int | None,
     smoke: bool,
+    store: Store,
 ) -> list[Cell]:
     from pprgnn.experiments.experiment import PROTOCOLS, Extent
 
@@ -120,7 +125,7 @@ def _cells(
     protocols = PROTOCOLS if protocol == "both" else (protocol,)
     if smoke:
         folds, seeds = folds or 1, seeds or 1
-    extent = Extent(folds, seeds, models, protocols, data)
+    extent = Extent(folds, seeds, models, protocols, data, store=store)
     _check_names(experiments, extent)
     cells = [cell for each in experiments for cell in each.cells(extent, smoke=smoke)]
     if not cells:
@@ -163,16 +168,22 @@ def _hint(name: str, there: Sequence[str]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------- running
-def _run(cells: Sequence[Cell], store: Store, workers: Workers, retry: bool, page: Path, html: bool) -> None:
+def _run(
+    grid: Callable[[], list[Cell]], store: Store, workers: Workers, retry: bool, page: Path, html: bool
+) -> None:
+    """What can run; then what had to wait for settings that this has chosen."""
     from pprgnn.cli.reproduce_view import counted, view
     from pprgnn.experiments import EXPERIMENTS
     from pprgnn.experiments.plan import Estimates
     from pprgnn.experiments.runner import run_missing
 
     watcher = view(Estimates(line for name in EXPERIMENTS for line in store.lines(name)), workers.jobs)
-    stopped = False
+    stopped, cells, waiting = False, grid(), math.inf
     try:
-        run_missing(cells, store, workers, folder=UNFINISHED, retry=retry, watcher=watcher)
+        while (waits := sum(cell.waits for cell in cells)) < waiting:
+            ready, waiting = [cell for cell in cells if not cell.waits], waits
+            run_missing(ready, store, workers, folder=UNFINISHED, retry=retry, watcher=watcher)
+            cells = grid() if waits else cells
     except KeyboardInterrupt:
         stopped = True
     finally:

@@ -74,12 +74,14 @@ class Experiment:
         title: Its heading.
         about: A paragraph: what is run, how, and what to bear in mind.
         grid: Makes its cells, the most telling ones first.
+        compared: Whether ours and rivals are compared under equal conditions.
     """
 
     name: str
     title: str
     about: str
     grid: Callable[[Extent], Iterable[Cell]]
+    compared: bool = False
 
     def cells(self, extent: Extent | None = None, *, smoke: bool = False) -> list[Cell]:
         """What is to run; with ``smoke``, one place of each axis, small networks and trainings of two epochs."""
@@ -110,7 +112,13 @@ def _small(cell: Cell) -> Cell:
         changes["model.layers"] = min(4, cell.config.model.layers)
     if system.kind == "infinite":
         changes["model.max_depth"] = 30
-    return replace(cell, config=cell.config.with_values(changes), alone=False)
+    candidates = tuple(_small_candidate(each, changes) for each in cell.candidates[:2])
+    small = cell.config.with_values(changes)
+    return replace(cell, config=small, alone=False, candidates=candidates, waits=False)
+
+
+def _small_candidate(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: changes.get(key, value) for key, value in settings.items()}
 
 
 # ------------------------------------------------------------------------------------------------------- settings

@@ -12,6 +12,7 @@ from pprgnn.experiments.figures import Pictures
 from pprgnn.experiments.page_curves import amazon, chains, depth
 from pprgnn.experiments.page_tables import ablations, convolutions, graphs, heterophily, ppi
 from pprgnn.experiments.page_timing import timing
+from pprgnn.experiments.standing import ABOUT, in_short
 from pprgnn.experiments.store import Line, Store
 from pprgnn.experiments.summary import Results
 from pprgnn.experiments.tables import duration, table
@@ -27,12 +28,16 @@ SECTIONS: dict[str, Callable[[Results, Pictures], list[str]]] = {
     "convolutions": convolutions,
     "ablations": ablations,
 }
-INTRODUCTION = """# Results
+IN_SHORT = """# Results
 
-What this library and the systems it is compared with achieve on the tables and figures of the paper, and on some
-more. This page is made of the files `NAME.jsonl` in `{folder}`, a line per training, and of the paper's numbers in
-`pprgnn.experiments.paper`; nothing on it was typed by hand. `pprgnn reproduce all` runs what is missing and makes
-the page again, `pprgnn reproduce NAME` does so for one experiment, `pprgnn reproduce report` makes the page alone.
+Where our model wins, ties and loses against the strongest other system of each column, in percent (ours / the
+other), under the honest protocol. {about}
+"""
+INTRODUCTION = """What this library and the systems it is compared with achieve on the tables and figures of the
+paper, and on some more. This page is made of the files `NAME.jsonl` in `{folder}`, a line per training, and of the
+paper's numbers in `pprgnn.experiments.paper`; nothing on it was typed by hand. `pprgnn reproduce all` runs what is
+missing and makes the page again, `pprgnn reproduce NAME` does so for one experiment, `pprgnn reproduce report` makes
+the page alone.
 
 A cell is one training: a system on one split with one seed. Values are percent of the test part, mean ± population
 standard deviation; *(4 of 10)*: so many of the cells behind a value were run."""
@@ -50,7 +55,8 @@ def write_page(store: Store, path: Path, figures: Path) -> None:
     all_results = [Results.read(experiment, store) for experiment in EXPERIMENTS.values()]
     try:
         pictures = Pictures(path, figures)
-        blocks = [INTRODUCTION.format(folder=store.folder.name)]
+        blocks = [IN_SHORT.format(about=ABOUT).strip(), in_short(all_results)]
+        blocks += [INTRODUCTION.format(folder=store.folder.name)]
         blocks += _overview(all_results)
         if not pictures.can_draw:
             blocks.append(NO_PICTURES)

@@ -128,6 +128,8 @@ def _results(cell: Cell, summary: dict[str, Any], records: list[dict[str, Any]])
         "test": scores["test"][metric],
         "val": scores.get("val", {}).get(metric),
         "scores": scores,
+        "trivial": {name: levels.get(metric) for name, levels in summary.get("trivial", {}).items()},
+        "threshold": summary.get("threshold"),
         "test_chose_the_epoch": summary["test_chose_the_epoch"],
         "depth": [layer["depth"] for layer in summary["layers"]],
         "layers": summary["layers"],

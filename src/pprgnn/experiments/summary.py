@@ -116,7 +116,8 @@ class Results:
     def read(cls, experiment: Experiment, store: Store) -> Results:
         """All that the store has of it."""
         lines = store.lines(experiment.name)
-        usual = experiment.cells(Extent(known={line.get("config", {}).get("data.name", "") for line in lines}))
+        known = {line.get("config", {}).get("data.name", "") for line in lines}
+        usual = [cell for cell in experiment.cells(Extent(known=known, store=store)) if not cell.candidates]
         more = _further_seeds(usual, lines)
         found = store.answers([*usual, *more])
         run = [number for number in range(len(usual), len(usual) + len(more)) if number in found]

@@ -99,7 +99,7 @@ def verdict(entry: Entry, known: Value | None) -> str:
     mean, std = known
     below = round(mean - round(entry.mean, 1), 1)
     allowed = round((entry.std or 0.0) if std is None else std, 1)
-    word = "better" if below < 0 else "within σ" if below <= allowed else "worse"
+    word = "above" if below < 0 else "within σ" if below <= allowed else "below"
     return word if entry.is_complete else f"{word} so far"
 
 
