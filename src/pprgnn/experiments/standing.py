@@ -1,0 +1,138 @@
+"""Whether ours wins, ties or loses: against the strongest rival of a column, by a paired test.
+
+Imports neither torch nor PyG.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import Any
+
+from scipy.special import stdtr
+
+from pprgnn.experiments.experiment import OURS, PLAIN
+from pprgnn.experiments.summary import Entry, Results
+from pprgnn.experiments.tables import points, title
+
+LEVEL = 0.05  # of significance
+TEST_SHARE = 1 / 9  # of a fold: test part to training part
+ABOUT = (
+    "*wins*, *loses*: against the strongest other system under equal conditions, by a paired test over splits "
+    f"(p < {LEVEL:g}; folds share training data, which the test takes into account); *ties*: otherwise."
+)
+NOT_EQUAL = (PLAIN, "as published")  # variants with settings of their own
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Ours beside the strongest rival of a column."""
+
+    ours: Entry
+    rival: Entry
+    name: str  # of the rival
+    difference: float
+    p: float
+
+    @property
+    def word(self) -> str:
+        """wins, ties or loses."""
+        return "ties" if not self.p < LEVEL else "wins" if self.difference > 0 else "loses"
+
+    @property
+    def text(self) -> str:
+        """``ties with GIN (87.7 / 87.9, p = 0.61)``."""
+        link = {"wins": "over", "ties": "with", "loses": "to"}[self.word]
+        p = f"p = {self.p:.2f}" if self.p >= 0.01 else "p < 0.01"
+        return f"{self.word} {link} {self.name} ({self.ours.mean:.1f} / {self.rival.mean:.1f}, {p})"
+
+    @property
+    def short(self) -> str:
+        """``−0.2, ties``."""
+        return f"{points(self.difference)} to {self.name}, {self.word}"
+
+
+def standing(
+    results: Results, data: str, protocol: str = "honest", at: Mapping[str, Any] | None = None, metric: str = ""
+) -> Standing | None:
+    """Ours against the strongest rival of which every cell was run; ``None``: ours or all of these are missing."""
+    entries = {
+        (system, variant): entry
+        for system, variant in results.systems
+        if variant not in NOT_EQUAL
+        and (entry := results.entry(data, system, variant, protocol, at, metric)).is_complete
+    }
+    ours = [entry for (system, _), entry in entries.items() if system == OURS]
+    rivals = {each: entry for each, entry in entries.items() if each[0] != OURS}
+    if not ours or not rivals:
+        return None
+    best = max(ours, key=lambda entry: entry.mean or 0.0)
+    name, rival = max(rivals.items(), key=lambda pair: pair[1].mean or 0.0)
+    differences = paired(best, rival)
+    return Standing(best, rival, title(*name), fmean(differences), p_value(differences, len(_folds(best)) > 1))
+
+
+def paired(one: Entry, other: Entry) -> list[float]:
+    """Differences by fold, each the mean over seeds; on a single split, by seed."""
+    ours, theirs = _by_place(one), _by_place(other)
+    return [ours[place] - theirs[place] for place in sorted(ours.keys() & theirs.keys())]
+
+
+def p_value(differences: Sequence[float], folds: bool) -> float:
+    """Two-sided, of a paired t test; of folds, whose training parts overlap, as Nadeau and Bengio correct it.
+
+    Two or fewer differences decide nothing.
+    """
+    count = len(differences)
+    if count < 3:
+        return 1.0
+    spread = variance(differences) * (1 / count + (TEST_SHARE if folds else 0.0))
+    mean = fmean(differences)
+    if spread == 0:
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * stdtr(count - 1, -abs(mean) / math.sqrt(spread)))
+
+
+def _folds(entry: Entry) -> set[int]:
+    return {fold for fold, _ in entry.by_split}
+
+
+def _by_place(entry: Entry) -> dict[int, float]:
+    several = len(_folds(entry)) > 1
+    found: dict[int, list[float]] = {}
+    for (fold, seed), value in entry.by_split.items():
+        found.setdefault(fold if several else seed, []).append(value)
+    return {place: fmean(values) for place, values in found.items()}
+
+
+# ------------------------------------------------------------------------------------------------------- in short
+def in_short(all_results: Sequence[Results]) -> str:
+    """A line for each table with equal conditions: where ours wins, ties and loses."""
+    lines = []
+    for results in all_results:
+        if results.experiment.compared:
+            found = [_place(results, data, place) for data, place in _columns(results)]
+            known = [text for text in found if text]
+            missing = len(found) - len(known)
+            text = "; ".join(known) if known else "not run"
+            if known and missing:
+                text += f"; {missing} of {len(found)} columns are not complete"
+            lines.append(f"- **{results.experiment.title}**: {text}.")
+    return "\n".join(lines)
+
+
+def _columns(results: Results) -> list[tuple[str, str]]:
+    honest = [group for group in results.groups if group[3] == "honest" and group[2] not in NOT_EQUAL]
+    return list(dict.fromkeys((group[0], group[4]) for group in honest))
+
+
+def _place(results: Results, data: str, place: str) -> str:
+    at = json.loads(place)
+    found = standing(results, data, at=at)
+    if found is None:
+        return ""
+    where = ", ".join([data, *(f"{name} {value}" for name, value in at.items())])
+    return f"{where}: {found.text}"

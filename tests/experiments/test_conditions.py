@@ -1,0 +1,139 @@
+"""Equal conditions: what all share nobody changes, everybody has as many trials, and no test part takes part."""
+
+import itertools
+
+import pytest
+import torch
+
+from pprgnn.data.split import Split
+from pprgnn.experiments import EXPERIMENTS, Extent
+from pprgnn.experiments.chains import LENGTHS, conditions
+from pprgnn.experiments.conditions import Conditions
+from pprgnn.experiments.graphs import CONDITIONS as GRAPHS
+from pprgnn.experiments.heterophily import CONDITIONS as HETEROPHILY
+from pprgnn.experiments.run_cell import run_cell
+from pprgnn.experiments.store import Store
+from pprgnn.experiments.trials import inner_splits
+from pprgnn.training.config import Config
+from pprgnn.training.systems import find_system
+from pprgnn.training.train import choose_split, load_data, train
+
+from .tiny import CHAINS, QUICK, hurry, tiny_cell
+
+SMALL = Conditions(
+    "chains",
+    equal={"model.hidden": 4, "training.epochs": 2},
+    choices={"training.lr": [0.01, 0.02, 0.03]},
+    own={"gat": {"own.heads": [1, 2]}},
+    trials=3,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PPRGNN_CACHE", str(tmp_path / "cache"))
+    hurry(monkeypatch)
+
+
+def test_what_is_equal_cannot_be_chosen():
+    with pytest.raises(ValueError, match=r"training.lr is equal for all in t, so gcn cannot choose it"):
+        Conditions("t", {"training.lr": 0.1}, own={"gcn": {"training.lr": [0.1, 0.2]}})
+    with pytest.raises(ValueError, match=r"model.layers is not for gcn to choose in chains"):
+        SMALL.config("gcn", {"name": "chains"}, {"model.layers": 3})
+
+
+@pytest.mark.parametrize("shown", [GRAPHS, HETEROPHILY, *map(conditions, LENGTHS)], ids=lambda each: each.table)
+def test_every_cell_has_the_equal_settings_and_every_system_as_many_trials(shown):
+    grid = EXPERIMENTS[shown.table]
+    systems = {cell.config.model.system for cell in grid.cells(Extent(1, 1))}
+    for system in systems:
+        candidates = shown.candidates(system)
+        combinations = len(list(itertools.product(*shown.space(system).values())))
+        assert len(candidates) == min(shown.trials, combinations)
+        assert all(candidates.count(each) == 1 for each in candidates)
+        assert candidates == shown.candidates(system)  # always the same
+        for protocol in shown.protocols:
+            config = shown.config(system, {"name": "chains"}, candidates[-1], protocol)
+            for key, value in {**shown.equal, **shown.protocols[protocol]}.items():
+                if not key.startswith("model.") or key[6:] in find_system(system).reads:
+                    assert config.value(key) == value, (system, key)
+
+
+def test_a_cell_waits_for_its_trials_and_then_has_what_they_chose(tmp_path):
+    store = Store(tmp_path / "results")
+    data = {key.removeprefix("data."): value for key, value in CHAINS.items()}
+
+    def cells():
+        return list(SMALL.cells(Extent(store=store), "gcn", data, seeds=range(2)))
+
+    trials, *waiting = cells()
+    assert [cell.waits for cell in waiting] == [True, True]
+    line = run_cell(trials, tmp_path / "runs")
+    assert trials.is_answered_by(line)
+    assert line["experiment"] == "chains-trials"
+    assert line["trainings"] == 3
+    assert "scores" not in line
+    assert "test" not in line
+    best = max(line["trials"], key=lambda each: (each["val"], -each["loss"]))
+    assert line["chosen"] == best["settings"]
+    store.add(line)
+    again, *ready = cells()
+    assert again == trials
+    assert [cell.waits for cell in ready] == [False, False]
+    assert {cell.config.training.lr for cell in ready} == {line["chosen"]["training.lr"]}
+    other = Conditions("chains", SMALL.equal, {"training.lr": [0.5, 0.6]}, trials=2)
+    assert all(cell.waits for cell in list(other.cells(Extent(store=store), "gcn", data))[1:])
+
+
+def test_inner_parts_cover_the_training_part_and_nothing_of_the_test_part():
+    config = Config().with_values(CHAINS | QUICK)
+    dataset = load_data(config)
+    split = choose_split(config, dataset)
+    inner = list(inner_splits(dataset, split, 3))
+    assert torch.equal(torch.cat([each.val for each in inner]).sort().values, split.train)
+    for each in inner:
+        assert torch.equal(torch.cat([each.train, each.val]).sort().values, split.train)
+    assert list(inner_splits(dataset, split, 0)) == [split]
+
+
+def test_test_labels_do_not_change_the_choice(tmp_path, monkeypatch):
+    cell = tiny_cell(candidates=({"training.lr": 0.01}, {"training.lr": 0.1}), at={"trials": 2})
+    one = run_cell(cell, tmp_path / "one")
+    config = cell.config
+    dataset, load = load_data(config), load_data
+    test = choose_split(config, dataset).masks(dataset)["test"]
+
+    def other_labels(config):
+        changed = load(config)
+        changed._data.y[test] = 1 - changed._data.y[test]
+        return changed
+
+    def same_split(config, dataset):
+        split = choose_split(config, load(config))
+        return Split.of(dataset, (split.train, split.val, split.test), unit=split.unit)
+
+    monkeypatch.setattr("pprgnn.training.train.load_data", other_labels)
+    monkeypatch.setattr("pprgnn.training.train.choose_split", same_split)
+    two = run_cell(cell, tmp_path / "two")
+    assert [each["val"] for each in one["trials"]] == [each["val"] for each in two["trials"]]
+    assert one["chosen"] == two["chosen"]
+
+
+def test_a_candidate_that_fails_is_not_chosen_and_a_stop_loses_one_training(tmp_path, monkeypatch):
+    cell = tiny_cell(candidates=({"training.lr": 1e30}, {"training.lr": 0.01}), at={"trials": 2})
+    trained = []
+
+    def counted(*arguments, **options):
+        trained.append(1)
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        return train(*arguments, **options)
+
+    monkeypatch.setattr("pprgnn.training.train.train", counted)
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(cell, tmp_path)
+    line = run_cell(cell, tmp_path)
+    assert len(trained) == 3  # the first one is not trained again
+    assert line["chosen"] == {"training.lr": 0.01}
+    assert line["trials"][0]["val"] is None
+    assert line["trials"][0]["error"]
