@@ -81,7 +81,7 @@ class Conditions:
         self,
         extent: Extent,
         system: str,
-        data: Settings,
+        dataset: Settings,
         folds: Iterable[int] = (0,),
         seeds: Iterable[int] = (0,),
         **place: Any,
@@ -91,7 +91,7 @@ class Conditions:
         for fold in folds:
             chosen: Settings | None = candidates[0]
             if len(candidates) > 1:
-                base = of_fold(self.config(system, data), fold, 0)
+                base = of_fold(self.config(system, dataset), fold, 0)
                 at = {**place.get("at", {}), "trials": len(candidates)}
                 names = {"data": place.get("data", "")}
                 trials = Cell(
@@ -101,7 +101,7 @@ class Conditions:
                 chosen = extent.chosen(trials)
             for protocol in extent.protocols:
                 if protocol in self.protocols:
-                    config = self.config(system, data, chosen or NOTHING, protocol)
+                    config = self.config(system, dataset, chosen or NOTHING, protocol)
                     for seed in seeds:
                         cell = of_fold(config, fold, seed)
                         yield Cell(self.table, cell, waits=chosen is None, **place)

@@ -35,9 +35,9 @@ other), under the honest protocol. {about}
 """
 INTRODUCTION = """What this library and the systems it is compared with achieve on the tables and figures of the
 paper, and on some more. This page is made of the files `NAME.jsonl` in `{folder}`, a line per training, and of the
-paper's numbers in `pprgnn.experiments.paper`; nothing on it was typed by hand. `pprgnn reproduce all` runs what is
-missing and makes the page again, `pprgnn reproduce NAME` does so for one experiment, `pprgnn reproduce report` makes
-the page alone.
+paper's numbers in `pprgnn.experiments.paper`; nothing on it was typed by hand. `pprgnn reproduce all` runs what
+is missing and makes the page again, `pprgnn reproduce NAME` does so for one experiment, `pprgnn reproduce report`
+makes the page alone.
 
 A cell is one training: a system on one split with one seed. Values are percent of the test part, mean ± population
 standard deviation; *(4 of 10)*: so many of the cells behind a value were run."""

@@ -95,16 +95,18 @@ def _graphs_depth(results: Results) -> str:
 
 
 def ppi(results: Results, _: Pictures) -> list[str]:
-    """The paper's values beside ours; a verdict where the labels are the same."""
+    """The paper's values beside ours, and what each cost."""
     rows = []
     for system, variant in results.systems:
-        known = paper.PPI.get(system)
-        row = [title(system, variant), published(known)]
+        row = [title(system, variant), published(paper.PPI.get(system))]
         for data in results.data:
             entry = results.entry(data, system, variant)
-            judged = f"{BREAK}{verdict(entry, known)}" if data == "PPI" and known and entry.count else ""
-            row.append(percent(entry) + judged)
+            cost = entry.average("cpu_seconds")
+            row.append(percent(entry) + (f"{BREAK}{duration(cost)}" if cost else ""))
         rows.append(row)
+    rows.append([*trivial_row(results)[:1], NOTHING, *trivial_row(results)[1:]])
+    standings = [_short(standing(results, data)) for data in results.data]
+    rows.append([f"{title(OURS)}: difference", NOTHING, *standings])
     depths = [
         [
             title(*each),
@@ -115,6 +117,7 @@ def ppi(results: Results, _: Pictures) -> list[str]:
         if each[0] == OURS
     ]
     return [
+        f"Below each value: CPU time of a training. {ABOUT}",
         table(["system", "paper (PPI)", *results.data], rows),
         failures(results),
         "Hops of ours in testing, summed over the layers (each layer behind it); the paper counts message "
