@@ -133,7 +133,9 @@ def test_list_fits_the_terminal(columns):
     assert (header[0], header[-1]) == ("name", "state")
     assert len(header) == 8 or columns < 80
     assert "\x1b[36mgenerated\x1b[0m" in shown
-    assert f"their files are in {os.environ['PPRGNN_DATA']}" in " ".join(shown.split())  # the line may be broken
+    words = " ".join(ANSI.sub("", shown).split())  # lines may be broken
+    assert f"their files are in {os.environ['PPRGNN_DATA']}" in words
+    assert "PPI-121 (reconstructed labels)" in words
 
 
 def test_no_color_is_heeded():

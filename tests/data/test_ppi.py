@@ -84,13 +84,13 @@ def test_genes(small):
 
 
 def write_class_names(root, *rows):
-    path = root / "PPI" / "label_columns.tsv"
+    path = root / "label_columns.tsv"
     path.write_text("\n".join(["column\tgo_id", *rows]))
     return path
 
 
 def test_class_names(small):
-    write_class_names(small, "0\tGO:7", "1\tGO:5", "2\tGO:9\tmore", "3\tGO:1")
+    write_class_names(small / "PPI", "0\tGO:7", "1\tGO:5", "2\tGO:9\tmore", "3\tGO:1")
     assert read(small).facts.class_names == ("GO:7", "GO:5", "GO:9", "GO:1")
 
 
@@ -106,7 +106,7 @@ def test_class_names(small):
     ],
 )
 def test_bad_class_names(small, rows):
-    with refused(write_class_names(small, *rows), "each of the 4 classes"):
+    with refused(write_class_names(small / "PPI", *rows), "each of the 4 classes"):
         read(small)
 
 
