@@ -22,9 +22,10 @@ def evaluate_command(
 
     On the parts of its own data, or on everything that is labelled in new data.
     """
-    from pprgnn.training.evaluation import evaluate, main_metrics
+    from pprgnn.training.evaluation import evaluate, final_metrics
     from pprgnn.training.run import Run
     from pprgnn.training.systems import find_system
+    from pprgnn.training.trivial import prior_logits, trivial_levels
 
     model = open_model(run)
     dataset = open_data(run, model, edges, nodes, data)
@@ -35,17 +36,25 @@ def evaluate_command(
         masks.pop("val", None)
         more = "The machine was fitted to the validation part, too: summary.json has its honest score."
         note = f"{note} {more}".strip()
-    batches = model.batches(dataset)
-    masks = {part: mask.to(model.device) for part, mask in masks.items()}
-    metrics = main_metrics(model.config, model.facts)
-    scores, layers = evaluate(model, batches, masks, metrics)
-    summary = {"data": dataset.facts.title, "metric": metrics[0], "scores": scores, "layers": layers}
+    metrics, batches = final_metrics(model.config, model.facts), model.batches(dataset)
+    on_device = {part: mask.to(model.device) for part, mask in masks.items()}
+    scores, layers = evaluate(model, batches, on_device, metrics)
+    y, several = dataset.labels(), model.facts.multi_label
+    prior = prior_logits(y[masks["train"]], len(model.facts.class_names)) if own else model.prior
+    summary = {
+        "data": dataset.facts.title,
+        "metric": metrics[0],
+        "scores": scores,
+        "threshold": model.threshold.to_dict() if several else None,
+        "trivial": trivial_levels(prior, y[masks["test" if own else "labelled"]], several, metrics),
+        "layers": layers,
+    }
     if as_json:
         typer.echo(json.dumps(summary | {"note": note}, indent=2))
         return
-    from pprgnn.cli.training_view import layer_table, score_table
+    from pprgnn.cli.training_view import layer_table, remarks, score_table
 
-    for line in (*score_table(summary), "", *(layer_table(layers) if layers else ())):
+    for line in (*score_table(summary), "", *(layer_table(layers) if layers else ()), "", *remarks(summary)):
         typer.echo(line)
     if note:
         typer.echo(paragraph("\nnote     ", note, width()))

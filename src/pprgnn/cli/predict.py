@@ -70,6 +70,8 @@ def predict_command(
     unit = "graphs" if dataset.facts.task == "graph" else "nodes"
     typer.echo(f"{table.num_rows:,} {unit} of {dataset.facts.name}: ", nl=False)
     typer.echo(", ".join(f"{count:,} {name or '(none)'}" for name, count in counts.most_common(PREVIEW)))
+    if model.facts.multi_label:
+        typer.echo(paragraph("labels   ", f"above probability {model.threshold.describe()}", width()))
     if effort is not None:
         for line in _described(effort):
             typer.echo(line)

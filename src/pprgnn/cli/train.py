@@ -357,7 +357,7 @@ def _finish(summary: dict[str, Any], as_json: bool, team: Team | None = None) ->
 
 
 def _show(summary: dict[str, Any]) -> None:
-    from pprgnn.cli.training_view import clock, layer_table, score_table
+    from pprgnn.cli.training_view import clock, layer_table, remarks, score_table
 
     typer.echo()
     for line in (*score_table(summary), "", *(layer_table(summary["layers"]) if summary["layers"] else ())):
@@ -369,6 +369,8 @@ def _show(summary: dict[str, Any]) -> None:
         values = ", ".join(f"{name} = {value:g}" for name, value in summary["chosen"].items())
         chosen = f"{values}, chosen by cross-validation among {summary['epochs']}"
     chosen += f"; {clock(summary['seconds'])}"
+    for line in remarks(summary):
+        typer.echo(line)
     for label, text in (("weights", chosen), ("kept in", summary["folder"])):
         typer.echo(paragraph(f"{label:<9}", text, width()))
     if summary["note"]:
@@ -393,6 +395,10 @@ def _show_study(summary: dict[str, Any]) -> None:
     for part in parts:
         mean, std = summary["mean"][part][metric], summary["std"][part][metric]
         typer.echo(f"{part} {metric}: {percent(mean)} ± {percent(std)} over {len(summary['runs'])} runs")
+    known = {name: values.get(metric) for name, values in (summary.get("trivial") or {}).items()}
+    trivial = ", ".join(f"{name} {percent(value)}" for name, value in known.items() if value is not None)
+    if trivial:
+        typer.echo(f"test {metric} without looking at anything: {trivial}")
     if "ensemble" in summary:
         mean, std = (summary["ensemble"][what]["test"][metric] for what in ("mean", "std"))
         typer.echo(f"test {metric} of the seeds together: {percent(mean)} ± {percent(std)} over the splits")

@@ -185,7 +185,7 @@ def describe(training: Training) -> list[str]:
 
 
 def score_table(summary: Mapping[str, Any]) -> list[str]:
-    """The final scores, a row per part."""
+    """The final scores, a row per part; then what is scored on the last part without looking at anything."""
     scores: Mapping[str, Mapping[str, float]] = summary["scores"]
     names = list(next(iter(scores.values())))
     names = [summary["metric"], *(name for name in names if name not in (summary["metric"], "loss")), "loss"]
@@ -193,7 +193,23 @@ def score_table(summary: Mapping[str, Any]) -> list[str]:
     for part, values in scores.items():
         shown = {name: percent(value) for name, value in values.items()} | {"loss": f"{values['loss']:.4g}"}
         rows.append([part, *(shown[name] for name in names)])
+    for trivial, values in (summary.get("trivial") or {}).items():
+        rows.append([trivial, *(percent(values[name]) if name in values else "–" for name in names)])
     return aligned(rows)
+
+
+def remarks(summary: Mapping[str, Any]) -> list[str]:
+    """What one has to know to read the final scores."""
+    from pprgnn.training.metrics import ORACLE_MICRO_F1
+    from pprgnn.training.trivial import TRIVIAL
+
+    last, scores = list(summary["scores"].items())[-1]
+    lines = [("trivial", f"{name}, on {last}: {TRIVIAL[name]}") for name in summary.get("trivial") or ()]
+    if summary.get("threshold"):
+        lines.append(("labels", f"predicted above probability {summary['threshold']['told']}"))
+    if ORACLE_MICRO_F1 in scores:
+        lines.append(("oracle", "is told how many labels each row has, and takes as many with the highest logits"))
+    return [paragraph(f"{label:<9}", text, width()) for label, text in lines]
 
 
 def layer_table(layers: Sequence[Mapping[str, Any]]) -> list[str]:

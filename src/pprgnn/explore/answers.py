@@ -99,9 +99,8 @@ class Answers:
         if not len(rows):
             return []
         if view.model.facts.multi_label:
-            sure = rows[:, classes].amax(1)
-            chosen = (sure > 0).nonzero().flatten()
-            sure = sure[chosen]
+            chosen = view.model.decide(rows)[:, classes].any(1).nonzero().flatten()
+            sure = rows[chosen][:, classes].amax(1)
         else:
             chosen = torch.isin(rows.argmax(1), torch.tensor(classes)).nonzero().flatten()
             sure = view.probabilities(rows[chosen])[:, classes].amax(1)

@@ -114,10 +114,11 @@ class RunView:
 
     def chosen_numbers(self, logits: Tensor) -> list[int]:
         """The same, as numbers of classes."""
+        decided = self.model.decide(logits)
         if self.model.facts.multi_label:
-            found: list[int] = (logits > 0).nonzero().flatten().tolist()
+            found: list[int] = decided.nonzero().flatten().tolist()
             return found
-        return [int(logits.argmax())]
+        return [int(decided)]
 
     def probabilities(self, rows: Tensor) -> Tensor:
         """Of each class, in these rows."""

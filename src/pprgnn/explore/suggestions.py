@@ -98,7 +98,8 @@ def _far(view: RunView, rows: Tensor, probabilities: Tensor) -> Iterator[tuple[i
 
 def _doubts(view: RunView, rows: Tensor, probabilities: Tensor) -> Iterator[tuple[int, str]]:
     if view.model.facts.multi_label or probabilities.size(1) == 1:
-        doubt, which = (probabilities - 0.5).abs().min(1)
+        threshold = probabilities.new_tensor(view.model.threshold.probabilities)
+        doubt, which = (probabilities - threshold).abs().min(1)
         second = which
     else:
         top, order = probabilities.topk(2, dim=1)

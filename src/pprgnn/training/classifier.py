@@ -88,11 +88,13 @@ class _Classifier:
     def predict(self, data: Graphs | None = None, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
         """The class of every node or graph; with several labels, a matrix of zeros and ones.
 
+        A label is one where its probability is above the threshold that the validation part chose:
+        ``summary_["threshold"]``, and ``model_.threshold`` of a model that was loaded.
+
         Without ``data``, of the graphs it was fitted on. With ``nodes``, of these alone, at the price of their
         neighbourhood. ``classes_`` names the classes.
         """
-        logits = self._logits(data, nodes)
-        return (logits > 0).long() if self._model.facts.multi_label else logits.argmax(dim=1)
+        return self._model.decide(self._logits(data, nodes)).long()
 
     def predict_proba(self, data: Graphs | None = None, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
         """The probability of every class, one row per node or graph, or per node of ``nodes``."""

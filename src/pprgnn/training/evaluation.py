@@ -66,9 +66,7 @@ def score_together(
         rule = Rule(threshold.rule, threshold.reason)
         threshold = best_threshold(logits[parts["val"]], y[parts["val"]], rule)
     options: dict[str, Any] = {"multi_label": several, "metrics": final_metrics(first.config, first.facts)}
-    return {
-        part: scores(logits[mask], y[mask], threshold=threshold, **options) for part, mask in parts.items()
-    }
+    return {part: scores(logits[mask], y[mask], threshold=threshold, **options) for part, mask in parts.items()}
 
 
 def main_metrics(config: Config, facts: Facts) -> tuple[str, ...]:

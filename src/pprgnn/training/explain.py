@@ -28,7 +28,7 @@ class Decision:
     Attributes:
         target: The class or label that is explained.
         probability: What the model gives it.
-        predicted: The class that the model chooses; of several labels, all with a probability above one half.
+        predicted: The class that the model chooses; of several labels, all above its threshold.
         truth: The right answer, in the same form; ``None``: not known.
         score: The logit of ``target``; with one class out of several, less the mean of the other logits.
         inputs: The part of the score that comes from the inputs of all nodes.
@@ -238,9 +238,8 @@ def _checked(model: Model, target: int | None) -> int | None:
 # -------------------------------------------------------------------------------------------------------- answers
 def _decision(model: Model, found: Attribution, truth: list[str] | None) -> Decision:
     probabilities, names = model.probabilities(found.logits[None])[0], model.facts.class_names
-    chosen = (probabilities > 0.5).nonzero().flatten().tolist()
-    if not model.facts.multi_label:
-        chosen = [int(found.logits.argmax())]
+    decided = model.decide(found.logits)
+    chosen = decided.nonzero().flatten().tolist() if model.facts.multi_label else [int(decided)]
     inputs = float(found.nodes.sum())
     return Decision(
         target=names[found.target],

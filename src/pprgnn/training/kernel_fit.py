@@ -33,6 +33,7 @@ from pprgnn.training.model import Model
 from pprgnn.training.objective import Objective
 from pprgnn.training.run import Run
 from pprgnn.training.systems import find_system
+from pprgnn.training.trivial import prior_logits, trivial_levels
 
 C_VALUES = tuple(10.0**power for power in range(-3, 4))
 FOLDS = 5
@@ -94,6 +95,7 @@ class KernelTraining:
         self.masks = {part: mask.numpy() for part, mask in split.masks(dataset).items()}
         self.fitted = np.flatnonzero(self.masks["train"] | self.masks["val"])
         self.y = dataset.labels().numpy()
+        self.model.prior = prior_logits(dataset.labels()[torch.from_numpy(self.masks["train"])], shape.num_classes)
         if len(np.unique(self.y[self.fitted])) < 2:
             raise TrainingError(
                 f"{self.title} needs graphs of two classes to learn from, but those of the training part of "
@@ -299,6 +301,10 @@ class KernelTraining:
                 for part, mask in scores.items()
                 if mask is None or mask.any()
             },
+            "threshold": None,
+            "trivial": trivial_levels(
+                self.model.prior, torch.from_numpy(self.y[self.masks["test"]]), False, self.metrics
+            ),
             "test_chose_the_epoch": False,
             "epochs": tried,
             "best_epoch": best.number,

@@ -44,7 +44,7 @@ from pprgnn.training.optimization import Schedule, make_optimizer
 from pprgnn.training.run import Run
 from pprgnn.training.thresholds import Rule, Threshold
 from pprgnn.training.together import Together
-from pprgnn.training.trivial import trivial_levels
+from pprgnn.training.trivial import prior_logits, trivial_levels
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
 
@@ -137,6 +137,7 @@ class Training:
             torch.manual_seed(settings.seed)
             network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
         self.model = Model(network, config, dataset.facts, shape, kind, visible)
+        self.model.prior = prior_logits(dataset.labels()[masks["train"]], shape.num_classes)
         self.network = network.to(self.device)
 
         with self.team.one_by_one():  # a large graph is prepared on disk
@@ -401,6 +402,7 @@ class Training:
         progress, data, facts = self.progress, self.config.data, self.dataset.facts
         metrics = final_metrics(self.config, facts)
         scores, layers = evaluate(self.model, self.batches, self.masks, metrics, self.team, self.rule)
+        tested = self.dataset.labels()[self.split.masks(self.dataset)["test"]]
         return {
             "finished": finished,
             "data": self.dataset.facts.title,
@@ -412,7 +414,7 @@ class Training:
             "metric": self.metrics[0],
             "scores": scores,
             "threshold": self.model.threshold.to_dict() if facts.multi_label else None,
-            "trivial": trivial_levels(self.dataset, self.split.masks(self.dataset), metrics),
+            "trivial": trivial_levels(self.model.prior, tested, facts.multi_label, metrics),
             # PAPER: honest runs never let the test part choose; this says when it did.
             "test_chose_the_epoch": self.split.optimistic and self.chooses,
             "epochs": progress.epoch,

@@ -40,6 +40,7 @@ class Model:
     feature_kind: str
     visible: VisibleLabels | None = None  # with labels as input: those of the training nodes
     threshold: Threshold = Threshold()  # with several labels: above it one is predicted
+    prior: tuple[float, ...] = ()  # what it has to beat; see pprgnn.training.trivial
 
     @property
     def device(self) -> torch.device:
@@ -157,6 +158,7 @@ class Model:
             "shape": json.dumps(asdict(self.shape)),
             "features": self.feature_kind,
             "threshold": json.dumps(asdict(self.threshold)),
+            "prior": json.dumps(self.prior),
         }
         tensors = dict(self.network.state_dict() if weights is None else weights)
         if self.visible is not None:
@@ -187,6 +189,7 @@ class Model:
             threshold = Threshold()  # of models from before there was a choice
             if "threshold" in metadata:
                 threshold = Threshold.from_dict(json.loads(metadata["threshold"]))
+            prior = tuple(map(float, json.loads(metadata.get("prior", "[]"))))
             visible = VisibleLabels.taken_from(tensors) if kind in LABEL_KINDS else None
             network.load_state_dict(tensors)
         except TrainingError:  # such as a package that is not installed
@@ -195,7 +198,7 @@ class Model:
             what = " ".join(str(error).split())
             raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error
         network.to(device).eval()
-        return cls(network, config, facts, shape, kind, visible, threshold)
+        return cls(network, config, facts, shape, kind, visible, threshold, prior)
 
 
 def graphs_per_pass(batches: Batches) -> int:

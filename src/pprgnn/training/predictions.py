@@ -25,7 +25,8 @@ def predict_table(
 ) -> pa.Table:
     """Columns: `graph` (if several), `id`, `label` (if known), `prediction`, `probability`, `p(class)`...
 
-    With several labels per node, `prediction` joins those above one half by `|`, and there is no `probability`.
+    With several labels per node, `prediction` joins those above the model's threshold by `|`, and there is no
+    `probability`.
     ``rows`` chooses rows, by default all; ``logits`` are those of the rows, if they are known already.
     """
     names = list(model.facts.class_names)
@@ -40,7 +41,7 @@ def predict_table(
     if labels is not None:
         columns["label"] = labels
     if model.facts.multi_label:
-        chosen = (probabilities > 0.5).tolist()
+        chosen = model.decide(logits).tolist()
         columns["prediction"] = ["|".join(_picked(names, each)) for each in chosen]
     else:
         best = probabilities.max(dim=1)

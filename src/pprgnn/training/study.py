@@ -167,6 +167,7 @@ class Study:
         if not finished:  # stopped in the first one
             return {"finished": False, "runs": [], "mean": {}, "std": {}, "metric": "", "folder": str(self.folder)}
         mean, std = _statistics([each["scores"] for each in finished])
+        trivial = [each.get("trivial") for each in finished]  # older runs have none
         keys = ("run", "fold", "seed", "scores", "best_epoch", "epochs", "seconds", "test_chose_the_epoch")
         summary = {
             "finished": len(finished) == len(self.folds) * len(self.seeds),
@@ -177,6 +178,7 @@ class Study:
             "metric": finished[0]["metric"],
             "mean": mean,
             "std": std,
+            "trivial": _statistics(trivial)[0] if all(trivial) else {},
             "runs": [{key: each[key] for key in keys} for each in finished],
             "folder": str(self.folder),
         }

@@ -92,7 +92,7 @@ class Threshold:
         one = len(self.logits) == 1
         values = {"probability": self.probabilities, "logit": list(self.logits)}
         shown = {name: each[0] if one else each for name, each in values.items()}
-        return {"rule": self.rule, **shown, "reason": self.reason}
+        return {"rule": self.rule, **shown, "told": self.describe()}
 
 
 def find_threshold(logits: Tensor, true: Tensor, rule: Rule, team: Team) -> Threshold:

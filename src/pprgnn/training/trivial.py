@@ -2,55 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from pprgnn.data.dataset import GraphDataset
 from pprgnn.training.metrics import scores
 
 TRIVIAL = {
     "majority": "always the most frequent class of the training part",
-    "all positive": "every label for every row",
-    "prior": "for every row the most frequent labels of the training part, as many as have the best micro-F1 there",
+    "all positive": "every label, always",
+    "prior": "always the most frequent labels of the training part, as many as have the best micro-F1 there",
 }
+Levels = dict[str, dict[str, float]]
 
 
-def trivial_levels(
-    dataset: GraphDataset, masks: Mapping[str, Tensor], metrics: Sequence[str], part: str = "test"
-) -> dict[str, dict[str, float]]:
-    """Scores on a part by the names of :data:`TRIVIAL` that go with the task; the training part is all they know.
+def prior_logits(y: Tensor, num_classes: int) -> tuple[float, ...]:
+    """What to say about every row if only the labels of the training part are known: a logit for each class.
 
-    With an oracle, who tells how many labels a row has, the prior gives it so many of the most frequent ones, and
-    "all positive" has no score.
+    They fall with the frequency of a class. With several labels, those that together have the best micro-F1 on the
+    training part are above 0.
 
     Args:
-        dataset: The labels.
-        masks: For each part, which labels it holds.
-        metrics: What is measured.
-        part: Where it is measured.
+        y: The labels of the training part: (rows,) classes, or (rows, classes) of zeros and ones.
+        num_classes: How many there are.
     """
-    y, several = dataset.labels(), dataset.facts.multi_label
-    train, wanted = y[masks["train"].cpu()], y[masks[part].cpu()]
-    if not len(wanted):
+    several = y.dim() == 2
+    counts, order = ((y > 0).sum(0) if several else torch.bincount(y, minlength=num_classes)).sort(
+        descending=True, stable=True
+    )
+    places = torch.arange(len(counts))
+    f1 = 2 * counts.cumsum(0).double() / (len(y) * (places + 1) + counts.sum()).clamp(min=1)
+    logits = torch.empty(len(counts))
+    logits[order] = (f1.argmax() if several else 0) + 0.5 - places
+    return tuple(logits.tolist())
+
+
+def trivial_levels(prior: Sequence[float], y: Tensor, multi_label: bool, metrics: Sequence[str]) -> Levels:
+    """Scores of those in :data:`TRIVIAL` that go with the task.
+
+    Where an oracle tells how many labels a row has, the prior gives it so many of the most frequent ones, and "all
+    positive" has no score.
+
+    Args:
+        prior: What :func:`prior_logits` made of the training part; empty: it is not known.
+        y: The labels that are scored.
+        multi_label: Whether a row may have any number of classes.
+        metrics: What is measured.
+    """
+    if not len(y):
         return {}
-    if several:
-        rows = {"all positive": torch.ones(y.size(1)), "prior": _prior(train)}
-    else:
-        rows = {"majority": torch.bincount(train, minlength=dataset.num_classes).double()}
+    rows = {"all positive": torch.ones(y.size(1))} if multi_label else {}
+    if prior:
+        rows["prior" if multi_label else "majority"] = torch.tensor(prior)
     result = {}
     for name, row in rows.items():
         named = [each for each in metrics if name != "all positive" or not each.startswith("oracle")]
-        result[name] = scores(row.expand(len(wanted), -1), wanted, multi_label=several, metrics=named)
+        result[name] = scores(row.expand(len(y), -1), y.cpu(), multi_label=multi_label, metrics=named)
     return result
-
-
-def _prior(y: Tensor) -> Tensor:
-    """A row of logits, higher the more frequent a label is, and above 0 where that has the best micro-F1 here."""
-    counts, order = (y > 0).sum(0).sort(descending=True, stable=True)
-    places = torch.arange(len(counts))
-    f1 = 2 * counts.cumsum(0).double() / (len(y) * (places + 1) + counts.sum()).clamp(min=1)
-    row = torch.empty(len(counts))
-    row[order] = f1.argmax() + 0.5 - places
-    return row

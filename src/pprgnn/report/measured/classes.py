@@ -18,7 +18,8 @@ def classes(subject: Subject, allowance: Allowance) -> ClassScores:
     confusion = None
     if facts.multi_label:
         true = y > 0
-        marks = top_labels(logits, true.sum(1)) if subject.metric.startswith("oracle") else logits > 0
+        oracle = subject.metric.startswith("oracle")
+        marks = top_labels(logits, true.sum(1)) if oracle else subject.model.decide(logits)
         counts = [(each.sum(0)).tolist() for each in (true & marks, true, marks)]
     else:
         table = _table(logits, y, len(names))
