@@ -193,7 +193,7 @@ def _parameters(system: System, config: Config, dataset: GraphDataset) -> int:
     kind = feature_kind(dataset, config.data.features)
     nobody = torch.zeros(dataset.num_nodes, dtype=torch.bool)  # only the width matters here
     visible = VisibleLabels.of(dataset, nobody, kind)
-    shape = Shape.of(dataset, features(dataset, kind, visible))
+    shape = Shape.of(dataset, features(dataset, kind, visible), bound=visible is not None)
     with torch.device("meta"):  # shapes without numbers
         network = build_network(config.model, shape)
     if system.kind == "kernel":

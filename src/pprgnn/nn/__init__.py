@@ -3,6 +3,7 @@
 from pprgnn.nn.conv_nets import ConvStack, InfiniteConvNet
 from pprgnn.nn.freeze import freeze_depth
 from pprgnn.nn.infinite_depth import InfiniteDepth
+from pprgnn.nn.label_net import LabelNet
 from pprgnn.nn.layers import (
     depth_state,
     infinite_layers,
@@ -25,6 +26,7 @@ __all__ = [
     "GraphNet",
     "InfiniteConvNet",
     "InfiniteDepth",
+    "LabelNet",
     "Network",
     "NodeNet",
     "PPINet",

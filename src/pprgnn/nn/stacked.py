@@ -12,7 +12,7 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule
 from pprgnn.data.errors import DataError
 from pprgnn.nn.embedded import start_small
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.layers import WeightInit, start_weights
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows
 from pprgnn.nn.ppr_conv import PPRConv
 
@@ -38,8 +38,8 @@ class StackedNet(Network):
         jk: What the head sees: the ``"last"`` layer, all side by side (``"cat"``) or their maximum (``"max"``).
         num_nodes: Learn a row for each of so many nodes instead of reading features.
         input_layer: Put a linear layer with the activation before the first infinite-depth layer.
-        weight_init: How W starts: ``"glorot"``, or ``"identity"``, with which a layer starts as personalised
-            PageRank and needs few labels.
+        weight_init: How W starts: ``"glorot"``, ``"identity"``, with which a layer starts as personalised PageRank
+            and needs few labels, or a number ``w`` for w·I: from 2.0 messages fade later.
         layer: The class of the infinite-depth layer, such as :class:`pprgnn.baselines.ignn.IGNNConv`.
         **own: Options that only this class has.
     """
@@ -70,13 +70,11 @@ class StackedNet(Network):
         normalize: bool | Literal["sym", "row"] = True,
         bias: bool = True,
         input_layer: bool = False,
-        weight_init: Literal["glorot", "identity"] = "glorot",
+        weight_init: WeightInit = "glorot",
         layer: Callable[..., PPRConv] = PPRConv,
         **own: Any,
     ) -> None:
         super().__init__()
-        if weight_init not in ("glorot", "identity"):
-            raise ValueError(f"weight_init must be 'glorot' or 'identity', but came as {weight_init!r}.")
         self.weight_init = weight_init
         _check(in_channels, num_nodes, layers, norm, jk)
         self.in_channels, self.num_nodes, self.num_classes = in_channels, num_nodes, num_classes
@@ -120,9 +118,7 @@ class StackedNet(Network):
         self._start()
 
     def _start(self) -> None:
-        if self.weight_init == "identity":
-            for _, conv in ppr_layers(self):
-                torch.nn.init.eye_(conv.weight)
+        start_weights(self, self.weight_init)
         if self.embedding is not None:
             start_small(self.embedding.weight)
 

@@ -183,6 +183,11 @@ def _infinite_network(system: System, config: ModelConfig, shape: Shape, checkpo
     conv = _conv_options(system, config) | {"checkpoint": checkpoint, "tol": tol}
     if kind in ("ppi", "co-purchase", "paper-graph"):
         return _paper_network(kind, config, shape, conv)
+    if kind == "labels":
+        from pprgnn.nn import LabelNet
+
+        conv["weight_init"] = config.weight_init
+        return LabelNet(shape.in_channels, shape.num_classes, config.hidden, config.dropout, **conv)
     return _stacked_network(kind, config, shape, conv)
 
 
@@ -250,8 +255,7 @@ def _depth_rule(depth: str | int) -> int | DepthRule | None:
 
 
 def _check_kind(kind: str, shape: Shape) -> None:
-    for_graphs = {"graph": True, "paper-graph": True, "node": False, "ppi": False, "co-purchase": False}
-    if kind in for_graphs and for_graphs[kind] != (shape.task == "graph"):
+    if (kind in ("graph", "paper-graph")) != (shape.task == "graph"):
         raise TrainingError(
             f"model.architecture = {kind!r} does not go with labels per {shape.task}; use {shape.task!r}."
         )
@@ -259,6 +263,11 @@ def _check_kind(kind: str, shape: Shape) -> None:
         raise TrainingError(
             "model.architecture = 'co-purchase' learns a row for each node of one graph; set "
             "data.features = 'embedding'."
+        )
+    if kind == "labels" and (shape.edges is None or shape.in_channels != shape.num_classes + 1):
+        raise TrainingError(
+            "model.architecture = 'labels' reads the labels of training nodes and nothing else; set "
+            "data.features = 'labels'."
         )
     if kind == "ppi" and shape.num_nodes is not None:
         raise TrainingError(

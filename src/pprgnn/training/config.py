@@ -17,7 +17,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import checked, kind_of, option, parse, toml, tomllib
 from pprgnn.training.systems import SYSTEMS, find_system
 
-Architecture = Literal["auto", "node", "graph", "ppi", "co-purchase", "paper-graph"]
+Architecture = Literal["auto", "node", "graph", "ppi", "co-purchase", "paper-graph", "labels"]
 Features = Literal[
     "auto", "given", "normalized", "given+degree", "edges", "embedding", "degree", "labels", "given+labels"
 ]
@@ -49,7 +49,8 @@ class ModelConfig:
     system: str = option("pprgnn", "what learns; `pprgnn models` lists them")
     architecture: Architecture = option(
         "auto",
-        "around infinite-depth layers: node, graph: the general ones; ppi, co-purchase, paper-graph: the paper's",
+        "around infinite-depth layers: node, graph: the general ones; ppi, co-purchase, paper-graph: the paper's; "
+        "labels: starts as label propagation, for features = labels",
     )
     hidden: int = option(64, "width", least=1)
     layers: int = option(1, "layers, one after the other", least=1)
@@ -66,8 +67,10 @@ class ModelConfig:
     self_loops: bool = option(True, "give every node a self-loop")
     normalize: Literal["sym", "row"] = option("sym", "of the adjacency matrix")
     smooth_input: bool = option(False, "average the input over the neighbours first, as the paper does")
-    weight_init: Literal["glorot", "identity"] = option(
-        "glorot", "how W starts; from identity a layer starts as personalised PageRank and needs few labels"
+    weight_init: Literal["glorot", "identity"] | float = option(
+        "glorot",
+        "how W starts; from identity a layer starts as personalised PageRank and needs few labels; a number w "
+        "stands for w times the identity",
     )
     bias: bool = option(True, "learn an additive bias in each layer")
     depth: Literal["measured", "certificate", "influence"] | int = option(

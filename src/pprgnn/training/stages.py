@@ -9,6 +9,7 @@ import torch
 
 from pprgnn.core.depth import Fixed
 from pprgnn.core.neighbourhood import LayerBounds, NotWorthwhile
+from pprgnn.nn.label_net import LabelNet
 from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet, PPINet
 from pprgnn.nn.ppr_conv import PPRConv
@@ -45,7 +46,7 @@ class Stage:
 
 def stages(network: Network) -> list[Stage]:
     """The layers of a network from the first to the last; refuses networks about which too little is known."""
-    if isinstance(network, CoPurchaseNet):
+    if isinstance(network, CoPurchaseNet | LabelNet):
         return [_stage(network.conv)]
     if isinstance(network, PPINet):
         skips = [(norm_of(skip.weight), norm_of(skip.bias)) for skip in network.skips]
