@@ -18,12 +18,23 @@ from pathlib import Path
 import torch
 
 from benchmarks import machine, memory, report, scaling, shapes, training
-from benchmarks.contestants import CONTESTANTS, GRAD_TERMS, Contestant, Disagreement, Result, check_agreement
+from benchmarks.contestants import (
+    CONTESTANTS,
+    GRAD_TERMS,
+    RIVALS,
+    Contestant,
+    Disagreement,
+    Ours,
+    Result,
+    Rival,
+    check_agreement,
+)
 
 SLOW = 30.0  # seconds; a run that long needs no warm-up, so the run that checks agreement counts as a sample
 VERY_SLOW = 120.0  # and is the only sample
 BUDGET = 60.0  # seconds a contestant may take in the rounds of a shape, unless it is slow
 ROUND = 0.2  # seconds a short contestant fills per round with repeated runs
+REUSING = "ours, depth re-used"
 Job = tuple[dict, str, str, Callable[[], dict]]
 TRAINING_STEPS = {"batch": 300, "com-DBLP": 40}
 
@@ -42,27 +53,35 @@ def bench_shape(name: str, repeats: int, smoke: bool, roof: dict) -> dict:
     rate = machine.gemm_gflops(n, d, d)
     roof["gemm_gflops"][f"{n}x{d}x{d}"] = rate
 
-    contestants, first, runs = {}, {}, {}
-    for who, kind in CONTESTANTS.items():
+    start = time.perf_counter()
+    choosing = Ours(shape)
+    prepare_s = {"ours": time.perf_counter() - start}
+    measuring_s, measuring = _timed(choosing)  # finds the depth; from here on it is re-used
+    depth = choosing.run().depth
+    contestants: dict[str, Contestant] = {"ours": choosing.at(depth)}
+    for who, kind in RIVALS.items():
         start = time.perf_counter()
-        contestants[who] = kind(shape)
-        prepared = time.perf_counter() - start
-        if who == "ours":
-            measuring = contestants[who].run()  # finds the depth; from here on it is re-used
-        first[who], result = _timed(contestants[who])
-        if who == "ours":
-            reference, differences = result, {}
-        else:
-            differences = check_agreement(result, reference, who)
-        runs[who] = {"depth": result.depth, "products": result.products, "prepare_s": prepared, **differences}
-        say(f"  {who}: prepared in {prepared:.2f} s, first run {first[who]:.3f} s, {result.products} products")
-    runs["ours"]["products_when_measuring"] = measuring.products
+        contestants[who] = kind(shape, depth)
+        prepare_s[who] = time.perf_counter() - start
+
+    first, runs, reference = {}, {}, contestants["ours"].run()
+    for who, contestant in contestants.items():
+        first[who], result = _timed(contestant)
+        differences = check_agreement(result, reference, who)
+        runs[who] = {"depth": depth, "products": result.products, "prepare_s": prepare_s[who], **differences}
+        say(f"  {who}: prepared in {prepare_s[who]:.2f} s, first run {first[who]:.3f} s")
+    runs["ours"].update(products_when_measuring=measuring.products, measuring_ms=1e3 * measuring_s)
     del measuring, reference, result
 
-    for who, samples in alternate(contestants, first, repeats).items():
+    taking_turns = alternate({**contestants, REUSING: choosing}, {**first, REUSING: first["ours"]}, repeats)
+    runs["ours"]["reusing_ms"] = 1e3 * statistics.mean(taking_turns.pop(REUSING))  # checks included as they come
+    for who, samples in taking_turns.items():
         runs[who].update(samples=len(samples), median_ms=1e3 * statistics.median(samples))
         runs[who].update(min_ms=1e3 * min(samples), max_ms=1e3 * max(samples))
+    for who in RIVALS:
+        runs[who].update(bench_search(contestants[who], 1 if first[who] > 5 else 3))
     contestants.clear()  # the children need the memory
+    del choosing, contestant
     for who in CONTESTANTS:
         runs[who]["memory"] = memory.contestant_peak(shape, who, smoke)
     work = machine.roofline(n, d, nnz, runs["ours"]["depth"], GRAD_TERMS)
@@ -70,8 +89,18 @@ def bench_shape(name: str, repeats: int, smoke: bool, roof: dict) -> dict:
     return {**facts, "contestants": runs, "roofline": work}
 
 
+def bench_search(rival: Rival, repeats: int) -> dict:
+    """What the paper's search of a depth costs, by this contestant's products."""
+    samples = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        hop = rival.search()
+        samples.append(time.perf_counter() - start)
+    return {"search_ms": 1e3 * statistics.median(samples), "search_products": hop + 1}
+
+
 def alternate(contestants: dict[str, Contestant], first: dict[str, float], repeats: int) -> dict[str, list[float]]:
-    """Samples of each contestant, taken in turns: ours, a, b, ours, a, b, ..."""
+    """Samples of each contestant, taken in turns: all, all again, ..."""
     samples = {who: [seconds] if seconds > SLOW else [] for who, seconds in first.items()}
     rounds = {who: _rounds(seconds, repeats) for who, seconds in first.items()}
     for turn in range(max(rounds.values())):

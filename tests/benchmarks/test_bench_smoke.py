@@ -5,6 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import contestants, machine, run, shapes
+from pprgnn.core import order
 
 
 class CountProducts(TorchDispatchMode):
@@ -28,6 +29,9 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
+DEPTH = 10
+
+
 @pytest.fixture(scope="module")
 def shape():
     return shapes.dress("tiny", *shapes.communities(400, 3000), channels=12, eps=0.25)
@@ -35,28 +39,50 @@ def shape():
 
 @pytest.fixture(scope="module")
 def ours(shape):
-    return contestants.CONTESTANTS["ours"](shape).run()
+    return contestants.Ours(shape, DEPTH).run()
 
 
-@pytest.mark.parametrize("name", ["pyg", "coo"])
-def test_contestants_compute_the_same_layer(shape, ours, name):
-    contestants.check_agreement(contestants.CONTESTANTS[name](shape).run(), ours, name)
+@pytest.mark.parametrize("name", contestants.RIVALS)
+@pytest.mark.parametrize("depth", [contestants.GRAD_TERMS, DEPTH, DEPTH + 1])
+def test_contestants_compute_the_same_layer(shape, name, depth):
+    contestant, ours = contestants.RIVALS[name](shape, depth), contestants.Ours(shape, depth).run()
+    contestants.check_agreement(contestant.run(), ours, name)
+    assert contestant.search() == pytest.approx(8, abs=1)
+    contestants.check_agreement(
+        contestant.run(), ours, name
+    )  # buffers of the first run and of the search serve again
+
+
+@pytest.mark.parametrize("product", ["into_buffer", "into_new"])
+def test_expert_in_another_node_order(product, monkeypatch):
+    monkeypatch.setattr(order, "LARGE_GRAPH", 0)
+    shape = shapes.dress("tiny", *shapes.communities(400, 3000), channels=12, eps=0.25)
+    expert, ours = contestants.ExpertCsr(shape, DEPTH), contestants.Ours(shape, DEPTH)
+    assert ours.adj.order is not None
+    expert.product = getattr(expert, product)
+    result = expert.run()
+    assert contestants.relative_difference(result.state, ours.run().state) > 0.1
+    contestants.check_agreement(result, ours.run(), "csr")
 
 
 @pytest.mark.parametrize("name", contestants.CONTESTANTS)
 def test_products_are_counted_right(shape, name, monkeypatch):
     monkeypatch.setenv("PPRGNN_KERNEL", "torch")  # what the fused kernel does, torch does not see
-    contestant = contestants.CONTESTANTS[name](shape)
-    contestant.run()  # ours measures its depth here
+    contestant = contestants.CONTESTANTS[name](shape, DEPTH)
+    contestant.run()  # PyG looks at its methods here
     with CountProducts() as counter:
         result = contestant.run()
-    assert result.products == counter.products
+    assert result.products == counter.products == DEPTH + contestants.GRAD_TERMS
+    if name != "ours":
+        with CountProducts() as counter:
+            hop = contestant.search()
+        assert counter.products == hop + 1
 
 
 def test_a_wrong_contestant_is_refused(shape, ours):
     wrong = shapes.dress("tiny", shape.edge_index, shape.num_nodes, shape.channels, eps=0.2)
     with pytest.raises(RuntimeError, match="differs from ours"):
-        contestants.check_agreement(contestants.CONTESTANTS["coo"](wrong).run(), ours, "coo")
+        contestants.check_agreement(contestants.Coo(wrong, DEPTH).run(), ours, "coo")
 
 
 @pytest.mark.parametrize(
@@ -98,6 +124,11 @@ def test_smoke_run_writes_json_and_markdown_and_resumes(tmp_path, monkeypatch, c
     assert set(data["scaling"]) == {"depth", "nodes", "edges"}
     markdown = output.with_suffix(".md").read_text()
     assert "| million" in markdown
+    runs = data["shapes"]["million"]["contestants"]
+    ratios = {who: runs[who]["median_ms"] / runs["ours"]["median_ms"] for who in contestants.RIVALS}
+    strongest = min(ratios, key=ratios.get)
+    assert f"| {contestants.RIVALS[strongest].label}: {ratios[strongest]:.2f}×" in markdown
+    assert {runs[who]["depth"] for who in contestants.CONTESTANTS} == {runs["ours"]["depth"]}
     assert "influence" in markdown
     assert markdown in capsys.readouterr().out
 
