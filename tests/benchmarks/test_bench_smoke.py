@@ -48,9 +48,7 @@ def test_contestants_compute_the_same_layer(shape, name, depth):
     contestant, ours = contestants.RIVALS[name](shape, depth), contestants.Ours(shape, depth).run()
     contestants.check_agreement(contestant.run(), ours, name)
     assert contestant.search() == pytest.approx(8, abs=1)
-    contestants.check_agreement(
-        contestant.run(), ours, name
-    )  # buffers of the first run and of the search serve again
+    contestants.check_agreement(contestant.run(), ours, name)  # in the same buffers
 
 
 @pytest.mark.parametrize("product", ["into_buffer", "into_new"])
