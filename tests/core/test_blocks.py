@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.blocks import ranges, take_blocks
+from pprgnn.core.blocks import cut_blocks, ranges, take_blocks
 from pprgnn.core.solve import solve
 from tests.problems import ZOO, Graph, draw_b, draw_weight, random_graph
 
@@ -65,6 +65,21 @@ def test_blocks_are_slices_of_the_dense_matrix(graphs, data, normalize):
     assert blocks.matrix.crow_indices().dtype == adj.matrix.crow_indices().dtype
     assert blocks.normalize == normalize
     assert blocks.norm_bound >= float(torch.linalg.matrix_norm(expected, ord=2)) * (1 - 1e-9)
+
+
+@given(drawn_graphs(), st.data(), st.sampled_from(["sym", "row"]))
+def test_a_matrix_is_cut_as_its_dense_one(graphs, data, normalize):
+    adj, starts, _ = put_together(graphs, normalize=normalize)
+    inner = sorted(data.draw(st.lists(st.sampled_from(starts.tolist()), max_size=4)))
+    cuts = [0, *inner, adj.num_nodes]
+    blocks = list(cut_blocks(adj, cuts))
+    assert len(blocks) == len(cuts) - 1
+    for block, start, end in zip(blocks, cuts, cuts[1:], strict=False):
+        part = adj.to_dense()[start:end, start:end]
+        assert torch.equal(block.to_dense(), part)
+        assert torch.equal(block.matrix_t.to_dense(), part.t())
+        assert block.is_symmetric == torch.equal(part, part.t())
+        assert block.norm_bound == adj.norm_bound
 
 
 @given(drawn_graphs())

@@ -52,6 +52,34 @@ def test_plain_edge_index_as_pyg_batches_it(ids, task):
     assert (found.graph is None) == (task == "node")
 
 
+@pytest.mark.parametrize("options", [OPTIONS, OPTIONS | {"normalize": "row"}, None])
+@pytest.mark.parametrize("size", [1, 2, 5, 24, 30])
+def test_graphs_cut_into_batches_are_the_batches_one_by_one(size, options):
+    batches = made(several_graphs(), options)
+    order = torch.randperm(24, generator=torch.Generator().manual_seed(1))
+    cut = list(batches.cut(batches.all_graphs(), size, generator=torch.Generator().manual_seed(1)))
+    alone = [batches.batch(ids) for ids in torch.split(order, size)]
+    for found, wanted in zip(cut, alone, strict=True):
+        assert torch.equal(found.x, wanted.x)
+        assert torch.equal(found.y, wanted.y)
+        assert torch.equal(found.graph, wanted.graph)
+        assert found.num_graphs == wanted.num_graphs
+        if options is None:
+            assert torch.equal(found.edges, wanted.edges)
+            assert torch.equal(found.edge_weight, wanted.edge_weight)
+        else:
+            assert torch.equal(found.edges.to_dense(), wanted.edges.to_dense())
+            assert torch.equal(found.edges.matrix_t.to_dense(), wanted.edges.matrix_t.to_dense())
+            assert found.edge_weight is None
+
+
+def test_batches_are_told_apart_by_their_graphs():
+    batches = made(several_graphs())
+    twice = [[each.edges.identity for each in batches.cut(batches.all_graphs(), 3)] for _ in range(2)]
+    assert twice[0] == twice[1]
+    assert len(set(twice[0])) == 8
+
+
 @pytest.mark.parametrize("ids", PICKS)
 def test_node_task_with_a_mask(ids):
     dataset = several_graphs(task="node")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.blocks import ranges, take_blocks
+from pprgnn.core.blocks import cut_blocks, ranges, take_blocks
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.distributed.part import GraphPart
+
+AT_ONCE = 8  # batches of graphs are gathered together: for small ones, the many small operations cost most
 
 
 @dataclass(frozen=True)
@@ -146,8 +149,43 @@ class Batches:
         if generator is not None:
             graphs = graphs[torch.randperm(len(graphs), generator=generator).to(self.device)]
         rank, processes = self.share
+        if self.task == "graph" and processes == 1:
+            for ids in torch.split(graphs, AT_ONCE * size):
+                yield from self._divided(ids, size)
+            return
         for ids in torch.split(graphs, size):
             yield self.batch(ids[rank::processes], mask, hide=hide)
+
+    def _divided(self, ids: Tensor, size: int) -> Iterator[Batch]:
+        """The same batches as one by one, cut out of a single one: they share its memory."""
+        if len(ids) <= size:
+            yield self.batch(ids)
+            return
+        whole = self.batch(ids)
+        assert whole.graph is not None
+        bounds = [*range(0, len(ids), size), len(ids)]  # among the graphs
+        cuts = _cuts(self.sizes[ids], bounds)
+        for edges, (start, end), (first, last) in zip(
+            self._divided_edges(whole, ids, bounds, cuts), pairwise(bounds), pairwise(cuts), strict=True
+        ):
+            x = None if whole.x is None else whole.x[first:last]
+            owner, y = whole.graph[first:last] - start, whole.y[start:end]
+            yield Batch(x, *edges, owner, end - start, None, y)
+
+    def _divided_edges(
+        self, whole: Batch, ids: Tensor, bounds: list[int], cuts: list[int]
+    ) -> Iterator[tuple[Adjacency | Tensor, Tensor | None]]:
+        if isinstance(whole.edges, Adjacency) and self.adj is not None:
+            numbers = ids.tolist()
+            for adj, (start, end) in zip(cut_blocks(whole.edges, cuts), pairwise(bounds), strict=True):
+                # The graphs tell matrices apart as well as their entries do.
+                adj.fingerprint = hash((self.adj.fingerprint, *numbers[start:end]))
+                yield adj, None
+            return
+        assert isinstance(whole.edges, Tensor)
+        for (start, end), first in zip(pairwise(_cuts(self.edge_counts[ids], bounds)), cuts, strict=False):
+            weight = None if whole.edge_weight is None else whole.edge_weight[start:end]
+            yield whole.edges[:, start:end] - first, weight
 
     def batch(self, ids: Tensor, mask: Tensor | None = None, *, hide: bool = False) -> Batch:
         """These graphs as one batch."""
@@ -185,3 +223,9 @@ class Batches:
         shift = torch.repeat_interleave(sizes.cumsum(0) - sizes, self.edge_counts[ids])
         weight = None if self.edge_weight is None else self.edge_weight[chosen]
         return self.edge_index[:, chosen] + shift, weight
+
+
+def _cuts(sizes: Tensor, bounds: list[int]) -> list[int]:
+    """How much comes before each of these graphs."""
+    ends = [0, *sizes.cumsum(0).tolist()]
+    return [ends[bound] for bound in bounds]
