@@ -27,7 +27,7 @@ SEARCH_LEGEND = f"""\
 Milliseconds, with what finding the depth adds, tolerance {TOL:g}. *ours, at first*: a pass that measures its
 depth; *re-used*: the mean of passes that re-use it, as in training, with the checks that fell among them (what
 they cost in the long run is in the training table). The others: a pass and the influence search that the paper
-makes in every forward pass; in parentheses the search alone and its sparse products; then how many times *re-used*.
+makes in every forward pass; in parentheses the search alone and its sparse products; behind, times *re-used*.
 """
 
 
