@@ -8,6 +8,7 @@ import torch
 from pprgnn import Adjacency
 from pprgnn.baselines.fixed_point import fixed_point, iterate
 from pprgnn.baselines.gind import GINDNet
+from pprgnn.core.anderson import Anderson
 from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
 from pprgnn.data.errors import DataError
 from pprgnn.training.config import Config
@@ -249,11 +250,12 @@ def test_shares_a_pass_with_validation_only_without_dropout_on_features():
 
 
 # ------------------------------------------------------------------------------------------------- the iteration
-def test_fixed_point_of_a_linear_map_and_its_gradient():
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_fixed_point_of_a_linear_map_and_its_gradient(accelerate):
     a = torch.randn(6, 6, dtype=torch.double)
     a = (a / torch.linalg.matrix_norm(a, ord=2) * 0.8).requires_grad_()
     b = torch.randn(6, 2, dtype=torch.double, requires_grad=True)
-    options = {"step": 0.7, "tol": 1e-14, "cap": 1000, "remedy": "do something"}
+    options = {"step": 0.7, "tol": 1e-14, "cap": 1000, "remedy": "do something", "accelerate": accelerate}
     x = fixed_point(lambda x: a @ x + b, torch.zeros(6, 2, dtype=torch.double), **options)
     wanted = torch.linalg.solve(torch.eye(6, dtype=torch.double) - a, b)
     assert torch.allclose(x, wanted)
@@ -263,8 +265,50 @@ def test_fixed_point_of_a_linear_map_and_its_gradient():
     assert all(torch.allclose(*pair) for pair in zip(mine, theirs, strict=True))
 
 
-def test_iteration_leaves_its_start_alone_and_stops_when_numbers_overflow():
-    start = torch.ones(3, 1)
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_iteration_leaves_its_start_alone_and_stops_when_numbers_overflow(accelerate):
+    start, options = torch.ones(3, 1), {"step": 1.0, "tol": 1e-3, "cap": 50, "remedy": "do something"}
     with pytest.raises(NotFiniteError, match=r"overflowed .*; do something"):
-        iterate(lambda x: 1e20 * x, start, step=1.0, tol=1e-3, cap=50, remedy="do something")
+        iterate(lambda x: 1e20 * (x + 1e-3 * x**2), start, accelerate=accelerate, **options)
     assert torch.equal(start, torch.ones(3, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_acceleration_needs_fewer_steps_to_the_same_tolerance(dtype):
+    torch.manual_seed(2)
+    a = torch.randn(30, 30, dtype=dtype)
+    a = a @ a.t()
+    a = 0.99 * a / torch.linalg.matrix_norm(a, ord=2)
+    b, calls = torch.randn(30, 2, dtype=dtype), []
+    wanted = torch.linalg.solve(torch.eye(30, dtype=torch.double) - a.double(), b.double())
+    for accelerate in (False, True):
+        count = [0]
+
+        def function(x, count=count):
+            count[0] += 1
+            return a @ x + b
+
+        x = iterate(function, b, step=1.0, tol=1e-5, cap=5000, remedy="do something", accelerate=accelerate)
+        assert float((x - wanted).norm() / wanted.norm()) < 100 * 1e-5  # as 1 / (1 - 0.99) allows
+        calls.append(count[0])
+    assert calls[1] < calls[0] / 3
+
+
+@pytest.mark.parametrize("garbage", [1e6, math.nan])
+def test_bad_mixtures_are_rejected(monkeypatch, garbage):
+    monkeypatch.setattr(Anderson, "mix", lambda self, out: bool(out.fill_(garbage).numel()))
+    options = {"step": 1.0, "tol": 1e-9, "cap": 100, "remedy": "do something", "accelerate": True}
+    x = iterate(lambda x: x.cos(), torch.zeros(2, 1, dtype=torch.double), **options)
+    torch.testing.assert_close(x, torch.full_like(x, 0.7390851332151607))
+
+
+def test_gind_is_the_same_with_and_without_acceleration():
+    edges, weight = graph()
+    x, found = features(), []
+    for acceleration in ("none", "anderson"):
+        torch.manual_seed(1)
+        net = network(acceleration=acceleration)
+        out = net(x, edges, weight)
+        found.append((out, *torch.autograd.grad(out.square().sum(), [*net.parameters()])))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)

@@ -101,6 +101,39 @@ def test_ignn_gradient_equals_autograd_through_a_long_unroll():
 
 
 @CONVS
+def test_the_same_equilibrium_with_and_without_acceleration(kind):
+    edge_index = random_graph(1, 60, directed=False, weighted=False).edge_index
+    x, found = draw_b(60, 3).abs(), []
+    for acceleration in ("none", "anderson"):
+        torch.manual_seed(0)
+        slow = {"kappa": 0.95} if kind is IGNNConv else {"gamma": 0.95}
+        conv = kind(3, 1, tol=1e-10, max_depth=3000, acceleration=acceleration, bias=False, **slow)
+        with torch.no_grad():
+            for parameter in conv.parameters():
+                parameter.abs_().add_(0.5)  # nothing is negative: the slowest there is
+        out = conv(x, edge_index)
+        products = sum(layer.last_solution.products for _, layer in ppr_layers(torch.nn.ModuleList([conv])))
+        found.append((products, out, *torch.autograd.grad(out.square().sum(), [*conv.parameters()])))
+    (plain, *wanted), (accelerated, *ours) = found
+    assert accelerated < plain / 2
+    for one, other in zip(ours, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-7)
+
+
+def test_ignn_with_the_plain_matrix_as_published_on_ppi():
+    conv = IGNNConv(3, 4, tol=1e-12, max_depth=3000, kappa=0.9, scaling="radius", add_self_loops=True)
+    torch.nn.init.normal_(conv.weight)
+    x = draw_b(GRAPH.num_nodes, 3)
+    out = conv(x, GRAPH.edge_index)
+    a = torch.zeros(GRAPH.num_nodes, GRAPH.num_nodes).index_put(tuple(GRAPH.edge_index.flip(0)), torch.ones(()))
+    radius = float(torch.linalg.eigvalsh(a).abs().max())
+    assert radius > 2
+    assert float(conv.weight.detach().abs().sum(0).max()) == pytest.approx(0.9 / radius, rel=1e-4)
+    right = torch.relu(a @ out @ conv.weight + x @ conv.lin.weight.t() + conv.bias)
+    torch.testing.assert_close(out, right, rtol=1e-9, atol=1e-9)
+
+
+@CONVS
 def test_gradcheck(kind):
     conv = kind(2, 3, tol=1e-13, max_depth=5000, activation="tanh")
     names = [name for name, _ in conv.named_parameters()]
@@ -196,6 +229,8 @@ def test_a_fixed_number_of_steps_and_no_other_rule(kind):
         (lambda: IGNNConv(2, 3, kappa=1.0), "kappa must be between 0 and 1"),
         (lambda: EIGNNConv(2, 3, gamma=0.0), "gamma must be between 0 and 1"),
         (lambda: MGNNIConv(2, 3, scales=0), "scales must be >= 1"),
+        (lambda: IGNNConv(2, 3, scaling="none"), "scaling must be 'normalized' or 'radius'"),
+        (lambda: EIGNNConv(2, 3, acceleration="fast"), "acceleration must be 'anderson' or 'none'"),
     ],
 )
 def test_bad_options(make, message):

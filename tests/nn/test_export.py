@@ -210,7 +210,11 @@ def test_freeze_depth_keeps_the_depth_that_was_found(graph):
 
 def test_freeze_depth_stops_equilibria_after_as_many_steps(graph):
     x, edge_index, _ = graph
-    conv = IGNNConv(4, 6).eval()
+    mixing = IGNNConv(4, 6).eval()
+    mixing(x, edge_index)
+    with pytest.raises(ValueError, match="may count steps from mixtures of states"):
+        freeze_depth(mixing)
+    conv = IGNNConv(4, 6, acceleration="none").eval()
     conv(x, edge_index)
     depth = conv.last_solution.depth
     freeze_depth(conv)(x, edge_index)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -12,6 +14,8 @@ from pprgnn.core.equilibrium import equilibrium
 from pprgnn.core.solution import Solution
 from pprgnn.nn.ppr_conv import PPRConv
 
+Acceleration = Literal["anderson", "none"]
+
 
 class EquilibriumConv(PPRConv):
     r"""What layers of equilibria have in common with :class:`pprgnn.nn.PPRConv`, whose place they can take.
@@ -20,13 +24,26 @@ class EquilibriumConv(PPRConv):
         in_channels, out_channels, activation, tol, max_depth, smooth_input, cached, add_self_loops, normalize,
             bias: as in :class:`pprgnn.nn.PPRConv`.
         depth: An integer for exactly so many steps, or :obj:`None` for as many as the tolerance asks for.
+        acceleration: :obj:`"anderson"`: go on from mixtures of earlier states where many steps are missing, which
+            leads to the same equilibrium in fewer steps; :obj:`"none"`: plain steps only.
+            (default: :obj:`"anderson"`)
         **kwargs: Further arguments of :class:`pprgnn.nn.PPRConv`; :obj:`grad_terms` and :obj:`checkpoint` mean
             nothing here, since the gradient is that of the equilibrium and needs one state.
     """
 
     has_terms = False
 
-    def __init__(self, in_channels: int | None, out_channels: int, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        in_channels: int | None,
+        out_channels: int,
+        *,
+        acceleration: Acceleration = "anderson",
+        **kwargs: Any,
+    ) -> None:
+        if acceleration not in get_args(Acceleration):
+            raise ValueError(f"acceleration must be 'anderson' or 'none', but came as {acceleration!r}.")
+        self.acceleration: Acceleration = acceleration
         for name in ("eps", "learn_eps"):
             kwargs.pop(name, None)  # nothing decays
         rule = resolve_depth(kwargs.get("depth"))
@@ -37,6 +54,16 @@ class EquilibriumConv(PPRConv):
             )
         self.steps = rule.k if isinstance(rule, Fixed) else None
         super().__init__(in_channels, out_channels, **kwargs)
+
+    @contextmanager
+    def _measuring(self) -> Iterator[None]:
+        """Within it the depth is that of plain steps, which whoever repeats them one by one needs."""
+        acceleration, self.acceleration = self.acceleration, "none"
+        try:
+            with super()._measuring():
+                yield
+        finally:
+            self.acceleration = acceleration
 
     @property
     def eps(self) -> float:
@@ -53,6 +80,7 @@ class EquilibriumConv(PPRConv):
             steps=self.steps,
             tol=self.tol,
             max_depth=self.max_depth,
+            accelerate=self.acceleration == "anderson",
         )
 
     def __repr__(self) -> str:

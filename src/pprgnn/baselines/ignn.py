@@ -13,6 +13,7 @@ from pprgnn.baselines.projection import project_columns
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.solution import Solution
 
+Scaling = Literal["normalized", "radius"]
 Solver = Literal["core", "direct"]
 
 
@@ -29,9 +30,16 @@ class IGNNConv(EquilibriumConv):
     :math:`\kappa` over the spectral radius of :math:`\mathbf{\tilde{A}}`: the equilibrium is then unique, and
     repeating the equation leads there.
 
+    In the published experiments :math:`\mathbf{\tilde{A}}` is normalised, but on PPI it is the plain adjacency
+    matrix, without self-loops (:obj:`scaling="radius"`). Its spectral radius :math:`\rho` may be 100, which leaves
+    :math:`\kappa / \rho` for a column of :math:`\mathbf{W}`: hubs count more, most nodes hear little of others,
+    and of several graphs the one with the largest :math:`\rho` decides how large :math:`\mathbf{W}` may be.
+
     Args:
         in_channels, out_channels: as in :class:`EquilibriumConv`.
         kappa: How much a step may keep of a difference, below 1. (default: :obj:`0.95`)
+        scaling: :obj:`"normalized"`: the matrix as :obj:`normalize` and :obj:`add_self_loops` say;
+            :obj:`"radius"`: the plain one, whatever they say. (default: :obj:`"normalized"`)
         solver: :obj:`"core"`: on our fused kernels; :obj:`"direct"`: as the published code computes, for
             comparisons of speed: with its own rule when to stop instead of :obj:`tol`, and :obj:`max_depth` 300
             unless given. (default: :obj:`"core"`)
@@ -52,6 +60,7 @@ class IGNNConv(EquilibriumConv):
         out_channels: int,
         *,
         kappa: float = 0.95,
+        scaling: Scaling = "normalized",
         solver: Solver = "core",
         **kwargs: Any,
     ) -> None:
@@ -59,9 +68,13 @@ class IGNNConv(EquilibriumConv):
             raise ValueError(f"kappa must be between 0 and 1, but came as {kappa}.")
         if solver not in get_args(Solver):
             raise ValueError(f"solver must be 'core' or 'direct', but came as {solver!r}.")
+        if scaling not in get_args(Scaling):
+            raise ValueError(f"scaling must be 'normalized' or 'radius', but came as {scaling!r}.")
+        if scaling == "radius":
+            kwargs |= {"normalize": False, "add_self_loops": False}
         if solver == "direct":
             kwargs.setdefault("max_depth", MAX_STEPS)
-        self.kappa, self.solver = kappa, solver
+        self.kappa, self.scaling, self.solver = kappa, scaling, solver
         super().__init__(in_channels, out_channels, **kwargs)
 
     def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
@@ -76,7 +89,8 @@ class IGNNConv(EquilibriumConv):
         )
 
     def _own_repr(self) -> str:
-        return f", kappa={self.kappa:g}" + (f", solver={self.solver!r}" if self.solver != "core" else "")
+        scaling = f", scaling={self.scaling!r}" if self.scaling != "normalized" else ""
+        return f", kappa={self.kappa:g}{scaling}" + (f", solver={self.solver!r}" if self.solver != "core" else "")
 
 
 def spectral_radius_bound(adj: Adjacency) -> float:

@@ -1,14 +1,16 @@
 """Equilibria X = φ(ÃᵐXW + B): the recursion without decay, which only converges when its steps contract.
 
 What other implicit networks solve (IGNN, EIGNN, MGNNI), on the matrices, buffers and kernel of our own recursion.
-Steps are run in bundles; after each, the last two states tell how far the equilibrium still is. The gradient is
-the implicit one: it needs the equilibrium alone, whatever it took to get there.
+Steps are run in bundles; after each, the last two states tell how far the equilibrium still is. Where many are
+missing, bundles can go on from mixtures of the last few (Anderson's acceleration). The gradient is the implicit
+one: it needs the equilibrium alone, whatever it took to get there.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch import Tensor
 from pprgnn.core import kernel
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.anderson import Anderson
 from pprgnn.core.buffers import give, take
 from pprgnn.core.kernel import multiply
 from pprgnn.core.recursion import Problem
@@ -27,6 +30,7 @@ from pprgnn.core.twice import not_twice
 
 BUNDLE = 4  # steps before the first look; later bundles are as long as the contraction seen so far suggests
 LONGEST_BUNDLE = 32
+WORTH_MIXING = 24  # plain steps that must be missing: a mixture costs about as much as one or two of them
 
 
 def equilibrium(
@@ -39,6 +43,7 @@ def equilibrium(
     steps: int | None = None,
     tol: float = 1e-5,
     max_depth: int = 500,
+    accelerate: bool = False,
 ) -> Solution:
     r"""Solve X = φ(Ãᵐ X W + B) for X, by repeating it from X = 0. Differentiable in ``b``, ``weight`` and ``adj``.
 
@@ -55,6 +60,9 @@ def equilibrium(
         tol: error allowed, relative to ‖b‖ (in the gradient, to that of the incoming one): an estimate from the
             contraction seen, and a proof where :attr:`Solution.truncation_bound` says so (in exact arithmetic).
         max_depth: the cap; reaching it warns.
+        accelerate: go on from mixtures of earlier states where many steps are missing, here and in the gradient.
+            It takes memory for eleven more states; ``depth`` and ``products`` count every step, those from
+            rejected mixtures as well.
 
     Example:
         >>> import torch, pprgnn
@@ -72,7 +80,7 @@ def equilibrium(
         raise ValueError(f"steps must be >= 0, but came as {steps}.")
     if b.numel() == 0:
         return Solution(b, 0, Status.CERTIFIED, truncation_bound=0.0)
-    search = _Search(tol, max_depth, steps)
+    search = _Search(tol, max_depth, steps, accelerate)
     state: Tensor = _Equilibrium.apply(  # type: ignore[no-untyped-call]
         b.contiguous(), weight, adj.value, adj, phi, hops, search
     )
@@ -96,10 +104,23 @@ class _Search:
     tol: float
     max_depth: int
     fixed: int | None = None
+    accelerate: bool = False
     steps: int = 0
     status: Status = Status.CAPPED
     estimate: float | None = None  # relative error, from the contraction seen
     bound: float | None = None  # relative error, proved
+
+    def settled(self, change: float, bound: float | None, estimate: float | None) -> bool:
+        """Whether it is over: the state does not change, is near enough, or is no number any more."""
+        self.bound, self.estimate = bound, estimate
+        known = [error for error in (bound, estimate) if error is not None]
+        if not math.isfinite(change):
+            self.status = Status.NOT_FINITE
+        elif change == 0 or (bound is not None and bound <= self.tol):
+            self.status = Status.CERTIFIED
+        elif known and min(known) <= self.tol:
+            self.status = Status.COMPARED
+        return self.status is not Status.CAPPED
 
     def warn(self, weight: Tensor, what: str = "The equilibrium") -> None:
         if self.status.converged:
@@ -142,7 +163,7 @@ class _Equilibrium(torch.autograd.Function):
             state, spare = spare, state
         give(spare)
         ctx.adj, ctx.activation, ctx.hops = adj, activation, hops
-        ctx.tol, ctx.max_depth = search.tol, search.max_depth
+        ctx.tol, ctx.max_depth, ctx.accelerate = search.tol, search.max_depth, search.accelerate
         learned = value if ctx.needs_input_grad[2] else None
         ctx.save_for_backward(weight, state, None if activation.from_output else b, learned)
         return state
@@ -166,7 +187,7 @@ class _Equilibrium(torch.autograd.Function):
         if b is not None:  # φ' needs its input: repeat the last step up to φ
             at = torch.addmm(adj.enter(b), _hop(adj.matrix, state, hops), weight)
         problem = Problem(incoming, weight, torch.zeros_like(weight[0, 0]), adj, ctx.activation)
-        search = _Search(ctx.tol, ctx.max_depth)
+        search = _Search(ctx.tol, ctx.max_depth, accelerate=ctx.accelerate)
         v, product = _iterate(problem, adj.matrix_t, incoming, weight.t(), hops, search, at)
         search.warn(weight, "The gradient of an equilibrium")
         b_bar, weight_bar, value_bar = None, None, None
@@ -201,41 +222,76 @@ def _iterate(
     run = _Bundles(problem, matrix, b, weight, hops, at)
     scale = float(torch.linalg.vector_norm(b)) or 1.0
     rate = _proved_rate(problem, weight, hops)
-    previous, bundle = None, BUNDLE
+    previous, bundle, mixing = None, BUNDLE, search.accelerate
     if search.fixed is not None:
         run.steps(search.fixed)
         search.steps, search.status = search.fixed, Status.FIXED
         return run.finish()
-    while True:
+    while search.steps < search.max_depth:
         bundle = min(bundle, search.max_depth - search.steps)
         run.steps(bundle)
         search.steps += bundle
-        columns = run.change()  # ‖last column - column before‖₂
-        change = float(torch.linalg.vector_norm(columns)) / scale
-        if not math.isfinite(change):
-            search.status = Status.NOT_FINITE
-            break
-        search.bound = rate.error(columns / scale)
+        columns = run.change() / scale  # ‖last column - column before‖₂
+        change = float(torch.linalg.vector_norm(columns))
         contraction = None if previous is None else (change / previous) ** (1 / bundle) if previous else 0.0
+        estimate = search.estimate
         if contraction is not None and contraction < 1:
-            search.estimate = change * contraction / (1 - contraction)
-        known = [error for error in (search.bound, search.estimate) if error is not None]
-        if change == 0 or (known and min(known) <= search.tol):
-            proved = search.bound is not None and search.bound <= search.tol
-            search.status = Status.CERTIFIED if proved or change == 0 else Status.COMPARED
+            estimate = change * contraction / (1 - contraction)
+        if search.settled(change, rate.error(columns), estimate):
             break
-        if search.steps >= search.max_depth:
-            break
-        previous, bundle = change, _next_bundle(min(known, default=math.inf), search.tol, contraction)
+        missing = _missing(search, contraction)
+        if mixing and missing > WORTH_MIXING:
+            assert contraction is not None
+            if _accelerated(run, search, scale, rate, 1 / (1 - contraction**BUNDLE)):
+                break
+            mixing, previous, bundle = False, None, BUNDLE  # plain steps are all that is left
+            continue
+        previous, bundle = change, min(max(missing, 1), LONGEST_BUNDLE)
     return run.finish()
 
 
-def _next_bundle(error: float, tol: float, contraction: float | None) -> int:
-    """As many steps as are missing, if the contraction goes on as it was."""
-    if contraction is None or not 0 < contraction < 1 or not math.isfinite(error):
+def _missing(search: _Search, contraction: float | None) -> int:
+    """How many steps are, if the contraction goes on as it was."""
+    known = [error for error in (search.bound, search.estimate) if error is not None]
+    if contraction is None or not 0 < contraction < 1 or not known or not math.isfinite(min(known)):
         return BUNDLE
-    missing = math.ceil(math.log(tol / error) / math.log(contraction))
-    return min(max(missing, 1), LONGEST_BUNDLE)
+    return math.ceil(math.log(search.tol / min(known)) / math.log(contraction))
+
+
+def _accelerated(run: _Bundles, search: _Search, scale: float, rate: _Rate, amplification: float) -> bool:
+    """Bundles from mixtures of earlier states; whether they led anywhere.
+
+    A bundle from a mixture counts only if it ends with no larger change than so many more plain steps are proved
+    to end with; otherwise the state from before it comes back. The error of a state is estimated as
+    ``amplification`` times the change by a bundle: the largest that was seen, between any two bundles.
+    """
+    mixing, x = Anderson(run.last), take(run.last)
+    smallest, moved, mixed = math.inf, 0.0, False
+    while search.steps < search.max_depth and mixing.active:
+        x.copy_(run.last)
+        count = min(BUNDLE, search.max_depth - search.steps)
+        run.steps(count)
+        search.steps += count
+        columns = run.change() / scale
+        size = rate.size(columns)
+        if mixed:
+            mixed = False
+            if not size <= smallest * rate.least**count:  # or is no number
+                mixing.reject(run.last)
+                continue
+            mixing.accept()
+        smallest = min(smallest, size)
+        mixing.add(x, run.last)
+        if mixing.count > 1:
+            amplification = max(amplification, mixing.amplification(moved))
+        change = float(torch.linalg.vector_norm(columns))
+        if search.settled(change, rate.error(columns), mixing.residual / scale * amplification):
+            break
+        mixed = mixing.mix(run.last)
+        moved = float(torch.dist(run.last, x))
+    mixing.release()
+    give(x)
+    return search.status is not Status.CAPPED or search.steps >= search.max_depth
 
 
 class _Bundles:
@@ -295,23 +351,35 @@ class _Bundles:
 
 @dataclass(frozen=True)
 class _Rate:
-    """By how much a step contracts at least, in the norms in which it is known to."""
+    """By how much a step contracts at least, in three norms; each is at least the Frobenius norm of a change."""
 
-    by_columns: float  # largest column norm: each column of X mixes columns with weights |W|
+    by_columns: float  # the largest column norm, times √columns: each column of X mixes columns with weights |W|
     in_all: float  # Frobenius norm
+    in_sum: float  # the sum of all column norms: what the steps of the gradient contract in
+
+    def _sizes(self, columns: Tensor) -> Iterator[tuple[float, float]]:
+        """Each factor, and the norm of the change in which it is proved."""
+        yield self.by_columns, float(columns.max()) * math.sqrt(columns.numel())
+        yield self.in_all, float(torch.linalg.vector_norm(columns))
+        yield self.in_sum, float(columns.sum())
+
+    @property
+    def least(self) -> float:
+        """The factor by which a change falls in a step at least, in the norm of :meth:`size`."""
+        return min(self.by_columns, self.in_all, self.in_sum, 0.99)  # where nothing is proved: hardly at all
+
+    def size(self, columns: Tensor) -> float:
+        """A change in the norm in which steps are proved to contract the most."""
+        return min(self._sizes(columns), key=lambda pair: pair[0])[1]
 
     def error(self, columns: Tensor) -> float | None:
         """A bound of the error in the Frobenius norm from the last change; ``None``: there is no contraction."""
-        bounds = []
-        if self.by_columns < 1:
-            largest = float(columns.max()) * math.sqrt(columns.numel())
-            bounds.append(largest * self.by_columns / (1 - self.by_columns))
-        if self.in_all < 1:
-            bounds.append(float(torch.linalg.vector_norm(columns)) * self.in_all / (1 - self.in_all))
+        bounds = [size * factor / (1 - factor) for factor, size in self._sizes(columns) if factor < 1]
         return min(bounds, default=None)
 
 
 def _proved_rate(problem: Problem, weight: Tensor, hops: int) -> _Rate:
     factor = problem.activation.lipschitz * problem.adj.norm_bound**hops
-    weight = weight.detach()
-    return _Rate(factor * float(weight.abs().sum(0).max()), factor * float(torch.linalg.matrix_norm(weight)))
+    size = weight.detach().abs()
+    in_all = torch.linalg.matrix_norm(size)
+    return _Rate(*(factor * float(each) for each in (size.sum(0).max(), in_all, size.sum(1).max())))

@@ -50,4 +50,9 @@ def _depth_of(name: str, layer: InfiniteLayer) -> int:
             f"The last pass of layer {name or type(layer).__name__!r} was a training step, whose depth is an "
             f"estimate; run the model once with torch.no_grad() before freeze_depth, or give depth=..."
         )
+    if getattr(layer, "acceleration", "none") != "none":  # a layer of equilibria
+        raise ValueError(
+            f"The depth of layer {name or type(layer).__name__!r} may count steps from mixtures of states, and as "
+            f"many plain ones would not do; build it with acceleration='none', or give depth=..."
+        )
     return layer.last_solution.depth

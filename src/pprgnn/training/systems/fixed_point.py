@@ -45,6 +45,9 @@ class GINDSettings:
 
     steady_tol: float = option(1e-3, "error allowed in the equilibrium, relative to its size", above=0)
     max_steps: int = option(500, "most steps to the equilibrium; reaching it warns", least=1)
+    acceleration: Literal["anderson", "none"] = option(
+        "anderson", "to the same equilibrium in fewer steps, by mixtures of earlier states; none: plain steps"
+    )
 
 
 SYSTEMS: tuple[System, ...] = (

@@ -29,18 +29,31 @@ AROUND = (  # what the networks around an infinite-depth layer read
 
 
 @dataclass(frozen=True)
-class IGNN:
-    """Settings of IGNN."""
+class Equilibrium:
+    """Settings of all equilibria."""
 
-    kappa: float = option(0.95, "how much a step may keep of a difference", above=0, most=0.999)
-    solver: Literal["core", "direct"] = option(
-        "core",
-        "core: on our fused kernels; direct: as the published code computes, for comparisons of speed",
+    acceleration: Literal["anderson", "none"] = option(
+        "anderson", "to the same equilibrium in fewer steps, by mixtures of earlier states; none: plain steps"
     )
 
 
 @dataclass(frozen=True)
-class EIGNN:
+class IGNN(Equilibrium):
+    """Settings of IGNN."""
+
+    kappa: float = option(0.95, "how much a step may keep of a difference", above=0, most=0.999)
+    scaling: Literal["normalized", "radius"] = option(
+        "normalized",
+        "radius: the plain adjacency matrix, W within kappa over its spectral radius, as published on PPI",
+    )
+    solver: Literal["core", "direct"] = option(
+        "core",
+        "core: on our fused kernels; direct: as the published code computes, in plain steps, to compare speed",
+    )
+
+
+@dataclass(frozen=True)
+class EIGNN(Equilibrium):
     """Settings of EIGNN."""
 
     gamma: float = option(0.8, "how much of a message survives a step", above=0, most=0.999)
