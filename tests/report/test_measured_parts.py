@@ -485,7 +485,7 @@ def test_baselines_are_scored_on_the_same_part(plain: Subject) -> None:
     found = {each.name: each for each in baselines(plain, plenty())}
     y, train_rows, test_rows = plain.dataset.labels(), plain.masks["train"], plain.masks["test"]
     common = int(torch.bincount(y[train_rows], minlength=3).argmax())
-    assert found["most frequent class"].value == pytest.approx(float((y[test_rows] == common).float().mean()))
+    assert found["majority"].value == pytest.approx(float((y[test_rows] == common).float().mean()))
     data = plain.dataset[0]
     a = reference.dense_adjacency(data.edge_index, None, data.num_nodes).float()
     known = torch.nn.functional.one_hot(y, 3).float() * train_rows[:, None]

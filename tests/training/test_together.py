@@ -53,7 +53,7 @@ def fit(options: dict[str, Any], settings: list[str], team: Team | None = None):
         (record.loss, record.grad_norm, record.val["loss"], *record.train.values(), *record.val.values())
         for record in listener.records
     ]
-    return curve, {key: summary[key] for key in ("scores", "best_epoch", "parameters")}, weights
+    return curve, {key: summary[key] for key in ("scores", "best_epoch", "parameters", "threshold")}, weights
 
 
 def fit_all(cases: dict[str, tuple[dict[str, Any], list[str]]]):
@@ -81,6 +81,8 @@ def assert_alike(found, wanted):
     assert torch.allclose(torch.tensor(curve), torch.tensor(wanted[0]), rtol=1e-4, atol=1e-5, equal_nan=True)
     assert summary["best_epoch"] == wanted[1]["best_epoch"]
     assert summary["parameters"] == wanted[1]["parameters"]
+    if wanted[1]["threshold"]:
+        assert summary["threshold"]["logit"] == pytest.approx(wanted[1]["threshold"]["logit"], abs=1e-4)
     for part, scores in wanted[1]["scores"].items():
         assert summary["scores"][part] == pytest.approx(scores, rel=1e-4, abs=1e-5, nan_ok=True)
     assert {name: tensor.shape for name, tensor in weights.items()} == {

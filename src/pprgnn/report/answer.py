@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pprgnn.report.shown import Table
 from pprgnn.report.subject import Subject
 from pprgnn.report.wording import UNKNOWN, counted, duration, listed, number, percent, points, scored
+from pprgnn.training.trivial import TRIVIAL
 
 KNOWN = {
     "FIXED": "a given depth: the finite model, nothing is claimed about the infinite one",
@@ -128,7 +129,22 @@ def _scores(subject: Subject) -> Table:
             around = "" if spread is None else f" ± {number(spread)}"
             cells.append(f"{number(mean)}{around}" if name == "loss" else scored(mean, spread))
         rows.append([part, *cells])
-    return Table(["part", *names], rows)
+    for trivial, levels in (subject.summary.get("trivial") or {}).items():
+        cells = [scored(levels[name], None) if name in levels else UNKNOWN for name in names]
+        rows.append([f"test: {trivial}", *cells])
+    return Table(["part", *names], rows, _told(subject))
+
+
+def _told(subject: Subject) -> str:
+    """What one has to know to read the scores."""
+    told = [f"{name}: {TRIVIAL[name]}" for name in subject.summary.get("trivial") or ()]
+    sentences = [f"Without looking at anything, {'; '.join(told)}."] if told else []
+    if subject.detail.get("threshold"):
+        whose = f" (in {detail_name(subject)})" if subject.is_study else ""
+        threshold = subject.detail["threshold"]["told"]
+        sentences.append(f"A label is predicted above probability {threshold}{whose}.")
+        sentences.append("The oracle is told how many labels each row has.")
+    return " ".join(sentences)
 
 
 def _layers(subject: Subject) -> Table | None:

@@ -18,6 +18,7 @@ from pprgnn.report.measured.subject import Subject
 from pprgnn.training.metrics import ACCURACY, MICRO_F1, scores
 from pprgnn.training.run import DATA
 from pprgnn.training.systems import find_system
+from pprgnn.training.trivial import TRIVIAL, prior_logits, trivial_levels
 
 STEPS, ALPHA = 50, 0.9  # of label propagation
 MOST_MESSAGES = 1 << 26  # numbers that it may send in a step
@@ -31,29 +32,19 @@ def baselines(subject: Subject, allowance: Allowance) -> list[Baseline]:
 # ---------------------------------------------------------------------------------------------- here and now
 def _measured(subject: Subject) -> Iterator[Baseline]:
     y, masks = subject.dataset.labels(), {part: mask.cpu() for part, mask in subject.masks.items()}
-    facts, scored = subject.model.facts, masks[subject.part]
-
-    def score(logits: Tensor) -> float:
-        return scores(logits, y[scored], multi_label=facts.multi_label, metrics=[subject.metric])[subject.metric]
-
-    frequent = _frequencies(y[masks["train"]], len(facts.class_names), facts.multi_label)
-    name, source = "most frequent class", "the most frequent class of the training part, always"
-    if facts.multi_label:
-        name, source = "most frequent labels", "each label by the majority of the training part"
-    if math.isfinite(value := score(frequent.expand(int(scored.sum()), -1))):
-        yield Baseline(name, value, None, source, measured=True)
+    facts, wanted, metric = subject.model.facts, y[masks[subject.part]], subject.metric
+    prior = prior_logits(y[masks["train"]], len(facts.class_names))
+    for name, levels in trivial_levels(prior, wanted, facts.multi_label, [metric]).items():
+        if math.isfinite(value := levels.get(metric, math.nan)):
+            yield Baseline(name, value, None, TRIVIAL[name], measured=True)
     if facts.task == "node" and not facts.multi_label and len(subject.dataset) == 1:
         logits = spread_labels(subject, y, masks["train"])
-        if logits is not None and math.isfinite(value := score(logits[scored])):
+        if logits is None:
+            return
+        value = scores(logits[masks[subject.part]], wanted, multi_label=False, metrics=[metric])[metric]
+        if math.isfinite(value):
             told = f"training labels spread {STEPS} times over the edges (α = {ALPHA:g}); no features, no weights"
             yield Baseline("label propagation", value, None, told, measured=True)
-
-
-def _frequencies(y: Tensor, num_classes: int, multi_label: bool) -> Tensor:
-    """One row of logits: positive where a label is in the majority, and ordered by frequency."""
-    if multi_label:
-        return y.double().mean(0, keepdim=True) - 0.5
-    return torch.bincount(y, minlength=num_classes).double()[None]
 
 
 def spread_labels(subject: Subject, y: Tensor, train: Tensor) -> Tensor | None:

@@ -15,7 +15,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import Run
 
 FILE = "measurements.json"
-FORMAT = "pprgnn measurements, version 2"
+FORMAT = "pprgnn measurements, version 3"
 
 
 def fingerprint(model: Path) -> str:

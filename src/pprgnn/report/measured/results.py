@@ -174,7 +174,7 @@ class Baseline:
     """A score to compare with: no training needed, or somebody else's.
 
     Attributes:
-        name: "most frequent class", "label propagation", "PPRGNN in the paper" ...
+        name: "majority", "label propagation", "PPRGNN in the paper" ...
         value: Of the run's metric, between 0 and 1; of the test part.
         spread: Its standard deviation, where it is known.
         source: Where it comes from, as a phrase; names other protocols as such.
