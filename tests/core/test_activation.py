@@ -37,9 +37,21 @@ def test_derivative(phi, aliased):
     torch.testing.assert_close(out, wanted, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(grad * activation.derivative(kept), wanted, rtol=1e-10, atol=1e-12)
 
+    if activation.from_output:  # what is kept of a state that may change
+        given_grad = grad.clone()
+        out = given_grad if aliased else torch.empty_like(grad)
+        activation.chain(given_grad, activation.memo(kept), out=out)
+        torch.testing.assert_close(out, wanted, rtol=1e-10, atol=1e-12)
+
     step = 1e-6
     slopes = (phi.plain(POINTS + step) - phi.plain(POINTS - step)) / (2 * step)
     torch.testing.assert_close(activation.derivative(kept), slopes, rtol=1e-6, atol=1e-8)
+
+
+def test_no_gradient_is_none_whatever_arrives():
+    state, grad = torch.tensor([1.0, 0.0, 0.0]), torch.tensor([2.0, torch.inf, torch.nan])
+    for kept in (state, RELU.memo(state)):
+        assert RELU.chain(grad, kept, out=torch.empty(3)).tolist() == [2.0, 0.0, 0.0]
 
 
 @EVERY_PHI
