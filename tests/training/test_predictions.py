@@ -68,10 +68,11 @@ def test_several_labels_are_joined():
     edges, nodes = people(label=False)
     nodes = nodes.append_column("tags", pa.array([("a|b", "b", "a")[i % 3] for i in range(24)]))
     dataset = from_tables(edges, nodes, label="tags")
-    table = predict_table(train(QUICK, dataset=dataset).model, dataset)
+    model = train(QUICK, dataset=dataset).model
+    table, [threshold] = predict_table(model, dataset), model.threshold.probabilities
     assert "probability" not in table.column_names
     for row in table.to_pylist():
-        chosen = [name for name in ("a", "b") if row[f"p({name})"] > 0.5]
+        chosen = [name for name in ("a", "b") if row[f"p({name})"] > threshold]
         assert row["prediction"] == "|".join(chosen)
         assert set(row["label"].split("|")) <= {"a", "b"}
 
