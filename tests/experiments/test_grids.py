@@ -32,7 +32,8 @@ def test_every_cell_has_a_place_of_its_own(experiment):
     cells = cells_of(experiment)
     assert len({address_of(cell.coordinates) for cell in cells}) == len(cells)
     assert len({cell.folder_name for cell in cells}) == len(cells)
-    assert {cell.experiment for cell in cells} == {experiment.name}
+    assert {cell.experiment for cell in cells if not cell.candidates} == {experiment.name}
+    assert {cell.experiment for cell in cells if cell.candidates} <= {f"{experiment.name}-trials"}
 
 
 @ALL
@@ -114,4 +115,5 @@ def _check_splits(name, data):
         if cell.config.data.options == cells[0].config.data.options:
             split = choose_split(cell.config, loaded)
             assert split.optimistic is (cell.config.data.protocol == "paper")
-            assert bool(len(split.val)) is not split.optimistic
+            nothing_chooses = cell.config.training.monitor == "last"
+            assert bool(len(split.val)) is not (split.optimistic or nothing_chooses)

@@ -37,8 +37,7 @@ def conditions(length: int) -> Conditions:
             OURS: {
                 "model.eps": [2.5 / length, 10 / length],
                 "model.learn_eps": ["yes"],
-                "model.weight_init": ["identity"],
-                "model.weight_scale": [1.0, 2.0],
+                "model.weight_init": [1.0, 2.0],
                 "model.bias": [False],
             },
             "gcn": STACKED,

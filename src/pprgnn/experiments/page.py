@@ -8,14 +8,15 @@ from pathlib import Path
 from pprgnn.data.errors import DataError
 from pprgnn.data.whole_file import write_text
 from pprgnn.experiments import EXPERIMENTS
+from pprgnn.experiments.cell import group_of
 from pprgnn.experiments.figures import Pictures
 from pprgnn.experiments.page_curves import amazon, chains, depth
 from pprgnn.experiments.page_tables import ablations, convolutions, graphs, heterophily, ppi
 from pprgnn.experiments.page_timing import timing
 from pprgnn.experiments.standing import ABOUT, in_short
 from pprgnn.experiments.store import Line, Store
-from pprgnn.experiments.summary import Results
-from pprgnn.experiments.tables import duration, table
+from pprgnn.experiments.summary import Entry, Results
+from pprgnn.experiments.tables import duration, percent, table
 
 SECTIONS: dict[str, Callable[[Results, Pictures], list[str]]] = {
     "graphs": graphs,
@@ -121,6 +122,7 @@ def _section(results: Results, pictures: Pictures) -> list[str]:
         experiment.about,
         _facts(results),
         *SECTIONS[experiment.name](results, pictures),
+        *_earlier(results),
     ]
 
 
@@ -141,13 +143,28 @@ def _facts(results: Results) -> str:
     sentences = [" · ".join(facts) + "."]
     if warned:
         sentences.append(f"{warned:,} trainings had warnings (`warnings` of their lines).")
-    if results.stale:
-        sentences.append(
-            "1 line of earlier settings is not shown."
-            if results.stale == 1
-            else f"{results.stale:,} lines of earlier settings are not shown."
-        )
     return " ".join(sentences)
+
+
+def _earlier(results: Results) -> list[str]:
+    """What other settings gave before: listed, so that nothing is hidden, and compared with nothing."""
+    groups: dict[tuple[str, ...], list[Line]] = {}
+    for line in results.earlier:
+        groups.setdefault(group_of(line), []).append(line)
+    rows = [
+        [
+            " ".join(filter(None, (data, system, variant, protocol, "" if place == "{}" else place))),
+            percent(Entry(lines, len(lines), len(lines))),
+            str(len(lines)),
+            _commits(lines),
+        ]
+        for (data, system, variant, protocol, place), lines in groups.items()
+    ]
+    if not rows:
+        return []
+    count = f"{len(results.earlier):,} line{'s' if len(results.earlier) > 1 else ''} of earlier settings"
+    listed = table(["cells", "score", "lines", "commits"], rows)
+    return [f"<details><summary>{count}, compared with nothing</summary>", listed, "</details>"]
 
 
 def _anchor(heading: str) -> str:

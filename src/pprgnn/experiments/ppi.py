@@ -45,7 +45,7 @@ GAT = {
     "own.skip": True,
     "training.lr": 0.005,
 }
-GCNII = {"model.layers": 9, "own.theta": 1.0, "own.alpha": 0.5, "own.residual": True, "training.lr": 0.003}
+GCNII = {"model.layers": 9, "own.theta": 1.0, "own.alpha": 0.5, "model.residual": True, "training.lr": 0.003}
 ROWS = (
     Row(OURS, 120, FIVE_LAYERS | {"model.eps": 1.0, "model.grad_terms": 3, "training.lr": 0.005}),
     Row("ignn", 120, FIVE_LAYERS | {"training.lr": 0.005}),

@@ -93,14 +93,14 @@ class Results:
         cells: Its grid of today, and cells with further seeds where they were run.
         answers: Their lines, by place.
         usual: How many of the cells are without further seeds; they come first.
-        stale: How many lines answer no cell, since settings or grid have changed.
+        earlier: Lines that answer no cell, since settings or grid have changed.
     """
 
     experiment: Experiment
     cells: Sequence[Cell]
     answers: Mapping[int, Line]
     usual: int
-    stale: int
+    earlier: Sequence[Line]
     _entries: dict[tuple[str, ...], Entry] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class Results:
         answers = {number: line for number, line in found.items() if number < len(usual)}
         answers |= {len(usual) + place: found[number] for place, number in enumerate(run)}
         cells = [*usual, *(more[number - len(usual)] for number in run)]
-        return cls(experiment, cells, answers, len(usual), _stale(lines, answers, [*usual, *more]))
+        return cls(experiment, cells, answers, len(usual), _earlier(lines, answers, [*usual, *more]))
 
     @property
     def lines(self) -> list[Line]:
@@ -184,8 +184,8 @@ def _further_seeds(usual: Sequence[Cell], lines: Sequence[Line]) -> list[Cell]:
     return [cell for cell in more if address_of(cell.coordinates) not in known]
 
 
-def _stale(lines: Sequence[Line], answers: Mapping[int, Line], cells: Sequence[Cell]) -> int:
-    """How many lines answer no cell; one that a newer line has replaced does answer its cell."""
+def _earlier(lines: Sequence[Line], answers: Mapping[int, Line], cells: Sequence[Cell]) -> list[Line]:
+    """The lines that answer no cell; one that a newer line has replaced does answer its cell."""
     used = {id(line) for line in answers.values()}
     others = [line for line in lines if id(line) not in used]
     addresses = {address_of(line) for line in others}
@@ -194,6 +194,8 @@ def _stale(lines: Sequence[Line], answers: Mapping[int, Line], cells: Sequence[C
         address = address_of(cell.coordinates)
         if address in addresses:
             candidates.setdefault(address, []).append(cell)
-    return sum(
-        not any(cell.is_answered_by(line) for cell in candidates.get(address_of(line), [])) for line in others
-    )
+    return [
+        line
+        for line in others
+        if not any(cell.is_answered_by(line) for cell in candidates.get(address_of(line), []))
+    ]
