@@ -48,6 +48,7 @@ from pprgnn.report.measured.truncation import (
 from pprgnn.training.explain import explain_node
 from pprgnn.training.metrics import scores
 from pprgnn.training.run import Run
+from pprgnn.training.thresholds import Threshold
 from pprgnn.training.train import train
 from tests import problems, reference
 from tests.training.small_data import divided, facts, one_graph, quick, random_edges, several_graphs
@@ -457,13 +458,13 @@ def test_several_labels_have_no_confusion_but_the_same_f1_as_the_metric() -> Non
     logits, y = torch.randn(40, 4, generator=draw), (torch.rand(40, 4, generator=draw) > 0.6).float()
     y[:, 3] = 0
     names = facts("labels", "node", 4, multi_label=True)
+    threshold = Threshold("validation", (-0.5,))
+    model = SimpleNamespace(facts=names, decide=threshold.marks)
     for metric, name in (("micro-F1", "macro-F1"), ("oracle micro-F1", "oracle macro-F1")):
-        asked: Any = SimpleNamespace(
-            model=SimpleNamespace(facts=names), logits=logits, y=y, part="test", metric=metric
-        )
+        asked: Any = SimpleNamespace(model=model, logits=logits, y=y, part="test", metric=metric)
         found = classes(asked, plenty())
         assert found.confusion is None
-        macro = scores(logits, y, multi_label=True, metrics=[name])[name]
+        macro = scores(logits, y, multi_label=True, metrics=[name], threshold=threshold)[name]
         assert sum(found.f1) / 4 == pytest.approx(macro)
         assert found.support == y.sum(0).int().tolist()
 
