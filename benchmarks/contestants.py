@@ -121,7 +121,9 @@ class ExpertCsr(_Rival):
 
     CSR with 32-bit indices, nodes in the order that ours finds (data and results stay in it, ours changes order
     in every pass), no allocation in a step, βₙ inside the dense product, φ in place, truncated adjoint by hand. Of
-    torch's two CSR products it takes the one that is faster here.
+    torch's two CSR products it takes the one that is faster here. Tried and no faster: the d × n layout, Ã(GW)
+    instead of (ÃG)W, an addition fused with φ. ``torch.compile`` refuses sparse tensors, and compiling the dense
+    half of a step made it slower.
     """
 
     name, label = "csr", "expert CSR"

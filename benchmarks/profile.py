@@ -1,6 +1,8 @@
 """Why the figures are what they are: `python -m benchmarks.profile` writes results/profile.md.
 
 - batch: how much of a pass is the kernel, how much of the kernel is the dense product at this machine's GEMM rate.
+- ppi-like: the channels are so many that torch's dense product does nearly all; a pass against the sum of its
+  products, and our sparse product against torch's.
 - million: the same step on a graph of the same size whose neighbours lie side by side. The difference is what the
   reads of far rows cost; the roofline counts every row as read once.
 """
@@ -16,7 +18,7 @@ import torch
 
 import pprgnn
 from benchmarks import machine, shapes
-from benchmarks.contestants import GRAD_TERMS, Ours
+from benchmarks.contestants import GRAD_TERMS, ExpertCsr, Ours
 from pprgnn.core import kernel
 
 
@@ -55,6 +57,25 @@ def profile_batch() -> list[str]:
     ]
 
 
+def profile_ppi_like() -> list[str]:
+    shape = shapes.make("ppi-like")
+    choosing, out = Ours(shape), torch.empty_like(shape.b)
+    choosing.run()
+    depth = choosing.run().depth
+    expert, matrix = ExpertCsr(shape, depth), choosing.adj.matrix
+    ours = choosing.at(depth)
+    whole, rival = median_ms(ours.run, 7), median_ms(expert.run, 7)
+    gemm = median_ms(lambda: torch.mm(shape.b, shape.weight, out=out), 15)
+    sparse = median_ms(lambda: kernel.multiply(matrix, shape.b, out), 15)
+    theirs = median_ms(lambda: expert.product(matrix, shape.b), 15)
+    dense, products = depth + 2 * GRAD_TERMS - 1, depth + GRAD_TERMS
+    return [
+        f"- ppi-like: {whole:.0f} ms a pass ({expert.label}: {rival:.0f}); {dense} dense products of {gemm:.1f} "
+        f"ms, by torch, are {dense * gemm:.0f} ms, {products} sparse ones of {sparse:.1f} ms (torch's: "
+        f"{theirs:.1f}) are {products * sparse:.0f} ms."
+    ]
+
+
 def profile_million() -> list[str]:
     shape = shapes.make("million")
     n, per_node = shape.num_nodes, shape.edge_index.size(1) // shape.num_nodes
@@ -87,6 +108,7 @@ def main() -> None:
         f"{torch.get_num_threads()} threads, load at the start {description['load_average']:.1f}.",
         "",
         *profile_batch(),
+        *profile_ppi_like(),
         *profile_million(),
     ]
     text = "\n".join(lines) + "\n"

@@ -24,6 +24,7 @@ from benchmarks.contestants import (
     RIVALS,
     Contestant,
     Disagreement,
+    ExpertCsr,
     Ours,
     Result,
     Rival,
@@ -70,6 +71,8 @@ def bench_shape(name: str, repeats: int, smoke: bool, roof: dict) -> dict:
         differences = check_agreement(result, reference, who)
         runs[who] = {"depth": depth, "products": result.products, "prepare_s": prepare_s[who], **differences}
         say(f"  {who}: prepared in {prepare_s[who]:.2f} s, first run {first[who]:.3f} s")
+        if isinstance(contestant, ExpertCsr):  # which of torch's two
+            runs[who]["product"] = contestant.product.__name__
     runs["ours"].update(products_when_measuring=measuring.products, measuring_ms=1e3 * measuring_s)
     del measuring, reference, result
 
