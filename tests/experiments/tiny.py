@@ -19,7 +19,7 @@ def hurry(monkeypatch):
     """Leave out what takes longer than such a training: asking git and all packages, and tidying memory up."""
     facts = {"threads": {"torch": 1}, "cpu": "a", "commit": "b", "versions": {"pprgnn": "c"}}
     monkeypatch.setattr("pprgnn.training.environment.environment", lambda: dict(facts))
-    monkeypatch.setattr("pprgnn.experiments.run_cell.gc", SimpleNamespace(collect=int))
+    monkeypatch.setattr("pprgnn.experiments.run_cell.gc", SimpleNamespace(collect=int, freeze=int))
 
 
 def tiny_line(cell, **results):

@@ -93,7 +93,7 @@ class Conditions:
             if len(candidates) > 1:
                 base = of_fold(self.config(system, dataset), fold, 0)
                 at = {**place.get("at", {}), "trials": len(candidates)}
-                names = {"data": place.get("data", "")}
+                names = {name: place.get(name, "") for name in ("data", "variant")}
                 trials = Cell(
                     f"{self.table}-trials", base, at=at, candidates=tuple(candidates), inner=self.inner, **names
                 )

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pprgnn.experiments import paper
-from pprgnn.experiments.amazon import METRIC
+from pprgnn.experiments.amazon import DEPTHS, FRACTIONS, LABELS, METRIC
 from pprgnn.experiments.depth import INFINITE
 from pprgnn.experiments.experiment import OURS
 from pprgnn.experiments.figures import Panel, Pictures, Series
+from pprgnn.experiments.standing import ABOUT, standing
 from pprgnn.experiments.summary import Entry, Results
-from pprgnn.experiments.tables import NOT_RUN, difference, failures, percent, points, table, title
+from pprgnn.experiments.tables import NOTHING, failures, percent, table, title
 
 Rows = Mapping[str, Mapping[float, Entry]]  # by name, then by place on the axis
 PROTOCOLS = {
@@ -25,25 +26,35 @@ PROTOCOLS = {
 
 # -------------------------------------------------------------------------------------------------------- amazon
 def amazon(results: Results, pictures: Pictures) -> list[str]:
-    """For each protocol a figure, the values, and what the paper says about who is ahead."""
-    fractions = sorted(places(results, "fraction"))
-    ticks = {fraction: f"{100 * fraction:.0f} %" for fraction in fractions}
+    """For each protocol a figure, the values, and who is ahead; beside it, what depth is worth."""
+    ticks = {fraction: f"{100 * fraction:.0f} %" for fraction in sorted(places(results, "fraction"))}
     blocks = []
     for data, (protocol, heading) in itertools.product(results.data, PROTOCOLS.items()):
         metrics = (METRIC[protocol], METRIC[protocol].replace("micro", "macro"))
-        tables = {metric: _at_fractions(results, data, protocol, metric, fractions) for metric in metrics}
+        tables = {metric: _at_fractions(results, data, protocol, metric, list(ticks)) for metric in metrics}
         panels = [
             Panel(f"{metric} in percent", "labels that train", ticks, series(rows))
             for metric, rows in tables.items()
         ]
+        hops, deep = _at_depths(results, data, protocol, metrics[0])
+        panels.append(Panel(f"{metrics[0]} at {ticks[min(ticks)]} of the labels", "hops", hops, series(deep)))
         blocks += [f"### {data}. {heading}"]
         blocks += pictures.add(
-            f"{data.lower()}-{protocol}", panels, f"{data}: F1 against the share of labels, {protocol} protocol"
+            f"{data.lower()}-{protocol}",
+            panels,
+            f"{data}: F1 against the share of labels and the number of hops, {protocol} protocol",
         )
         for metric, rows in tables.items():
-            blocks += [f"**{metric}**", value_table("system", rows, ticks)]
-        blocks += [failures(results, protocol), *_claims(results, data, protocol, metrics, ticks)]
-    return blocks
+            ahead = [standing(results, data, protocol, {"fraction": at}, metric) for at in ticks]
+            words = [f"{title(OURS)}: difference", *(NOTHING if each is None else each.short for each in ahead)]
+            blocks += [f"**{metric}**", value_table("system", rows, ticks, words)]
+        blocks += [f"**{metrics[0]} against hops**", value_table("system \\ hops", deep, hops)]
+        blocks += [failures(results, protocol)]
+    about = (
+        f"{ABOUT} In the paper, on com-Amazon, ours is ahead of all but APPNP by {paper.AMAZON_MARGIN:.0f} point "
+        f"or more at every fraction, and APPNP is ahead of ours; label propagation is not in its figure."
+    )
+    return [about, *blocks]
 
 
 def _at_fractions(results: Results, data: str, protocol: str, metric: str, fractions: Sequence[float]) -> Rows:
@@ -55,36 +66,16 @@ def _at_fractions(results: Results, data: str, protocol: str, metric: str, fract
     }
 
 
-def _claims(
-    results: Results, data: str, protocol: str, metrics: Sequence[str], ticks: Mapping[float, str]
-) -> list[str]:
-    """Ours minus each rival."""
-    ours = [each for each in results.systems if each[0] == OURS]
-    rows = []
-    for metric in metrics:
-        values = _at_fractions(results, data, protocol, metric, list(ticks))
-        for own in ours:
-            for rival in (each for each in results.systems if each not in ours):
-                pairs = [(values[title(*own)][at], values[title(*rival)][at]) for at in ticks]
-                claims = [_claim(rival[0], difference(*pair)) for pair in pairs]
-                rows.append([f"{title(*own)} − {title(*rival)}", metric, *claims])
-    about = (
-        f"Ours minus each rival, in points. In the paper, on com-Amazon, ours is ahead of all but APPNP by "
-        f"{paper.AMAZON_MARGIN:.0f} point or more at every fraction, and APPNP is ahead of ours. Here: {data}."
-    )
-    shown = [row for row in rows if any(cell != NOT_RUN for cell in row[2:])]
-    return [about, table(["difference", "metric", *ticks.values()], shown)] if shown else []
-
-
-def _claim(rival: str, ahead: float | None) -> str:
-    if ahead is None:
-        return "not run"
-    ahead = round(ahead, 1)
-    if rival == "appnp":
-        word = "as in the paper" if ahead < 0 else "better"
-    else:
-        word = "as in the paper" if ahead >= paper.AMAZON_MARGIN else "ahead by less" if ahead > 0 else "not ahead"
-    return f"{points(ahead)}, {word}"
+def _at_depths(results: Results, data: str, protocol: str, metric: str) -> tuple[dict[float, str], Rows]:
+    """Ours on labels, cut off after some hops, and converged at the right end."""
+    axis: dict[float, Mapping[str, Any]] = {
+        math.log2(depth): {"fraction": FRACTIONS[0], "depth": depth} for depth in DEPTHS
+    }
+    end = max(axis) + 1
+    axis[end] = {"fraction": FRACTIONS[0]}
+    ticks = {place: str(at.get("depth", INFINITE)) for place, at in axis.items()}
+    row = {place: results.entry(data, OURS, LABELS, protocol, at, metric) for place, at in axis.items()}
+    return ticks, {title(OURS, LABELS): row}
 
 
 # ------------------------------------------------------------------------------------------------ depth and chains
@@ -139,7 +130,7 @@ def series(rows: Rows) -> list[Series]:
     return lines
 
 
-def value_table(corner: str, rows: Rows, ticks: Mapping[float, str]) -> str:
-    """The same values in figures."""
+def value_table(corner: str, rows: Rows, ticks: Mapping[float, str], *more: Sequence[str]) -> str:
+    """The same values in figures, and ``more`` rows."""
     body = [[name, *(percent(row[place]) for place in ticks)] for name, row in rows.items()]
-    return table([corner, *ticks.values()], body)
+    return table([corner, *ticks.values()], [*body, *more])

@@ -73,7 +73,7 @@ def _honest_graphs(results: Results) -> tuple[str, str]:
         found = standing(results, data)
         for system, variant in results.systems:
             entry = results.entry(data, system, variant)
-            if system == OURS and found is not None and found.ours is entry:
+            if system == OURS and found is not None and found.ours == entry:
                 column[title(system, variant)] += f"{BREAK}{found.short}"
         columns.append(column)
         known_row.append(f"{published(known)}{BREAK}{whose}" if known else NOTHING)

@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
     from pprgnn.training import train  # noqa: F401  (its import is not part of the time)
     from pprgnn.training.environment import environment
 
+    _set_imports_aside()
     config = cell.config.with_values({"training.threads": threads}) if threads else cell.config
     line: Line = {**cell.coordinates}
     started, cpu_started = time.perf_counter(), time.process_time()
@@ -148,6 +150,13 @@ def _results(cell: Cell, summary: dict[str, Any], records: list[dict[str, Any]])
             for each in records
         ]
     return line
+
+
+@cache
+def _set_imports_aside() -> None:
+    """What importing made stays: looking through it for garbage takes longer than some epochs."""
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager

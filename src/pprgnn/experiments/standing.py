@@ -76,8 +76,13 @@ def standing(
 
 
 def paired(one: Entry, other: Entry) -> list[float]:
-    """Differences by fold, each the mean over seeds; on a single split, by seed."""
+    """Differences by fold, each the mean over seeds; on a single split, by seed.
+
+    A rival without chance has one result on a split, whatever the seed.
+    """
     ours, theirs = _by_place(one), _by_place(other)
+    if len(theirs) == 1 and len(_folds(one)) == 1:
+        theirs = dict.fromkeys(ours, *theirs.values())
     return [ours[place] - theirs[place] for place in sorted(ours.keys() & theirs.keys())]
 
 
