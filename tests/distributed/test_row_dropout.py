@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pprgnn.distributed import row_dropout
 from pprgnn.distributed.row_dropout import RowDropout, use_row_dropout
+from pprgnn.nn.dropout import Dropout
 
 
 def masks(numbers, dropout, nodes: Tensor | None, columns: int = 8, rows: int | None = None) -> Tensor:
@@ -184,6 +185,7 @@ def test_in_place_and_without_a_trace_in_the_state(network):
     class OwnDropout(torch.nn.Dropout):
         pass
 
+    network[0] = Dropout(network[0].p)
     network.append(OwnDropout(0.5))
     before = {name: value.clone() for name, value in network.state_dict().items()}
     numbers = use_row_dropout(network)

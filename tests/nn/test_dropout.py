@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from pprgnn.nn.dropout import dropout
+from pprgnn.nn import GraphNet, NodeNet
+from pprgnn.nn.dropout import Dropout, dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.6, 0.9])
@@ -50,3 +51,26 @@ def test_the_ends_of_the_range():
     assert dropout(torch.empty(0, 3), 0.5).shape == (0, 3)
     with pytest.raises(ValueError, match="between 0 and 1"):
         dropout(x, 1.5, training=False)
+
+
+def test_the_module_drops_in_training_only():
+    x, module = torch.ones(50, 7), Dropout(0.5)
+    torch.manual_seed(1)
+    wanted = dropout(x, 0.5)
+    torch.manual_seed(1)
+    assert torch.equal(module(x), wanted)
+    assert module.eval()(x) is x
+
+
+@pytest.mark.parametrize("kind", [GraphNet, NodeNet])
+def test_networks_use_it(kind):
+    found = [each for each in kind(4, 2, input_dropout=0.1).modules() if isinstance(each, torch.nn.Dropout)]
+    assert found
+    assert all(type(each) is Dropout for each in found)
+
+
+def test_lower_precision_is_kept():
+    x = torch.ones(401, 501, dtype=torch.bfloat16)
+    y = dropout(x, 0.1)
+    assert y.dtype == x.dtype
+    assert float((y == 0).double().mean()) == pytest.approx(0.1, abs=0.003)

@@ -27,6 +27,7 @@ from pprgnn.core.twice import not_twice
 
 PROBES = 2  # random vectors of a sketch
 HOPS_AT_ONCE = 16  # of a sketch
+SMALL_STATE = 1 << 20  # entries: up to so many, a copy of G⁽⁰⁾ for φ' is quicker than a mask of it
 FEW_TERMS = 8  # up to so many, states are found anew for each term: the steps grow as the square
 
 
@@ -222,7 +223,9 @@ class Recursion(torch.autograd.Function):
         ctx.repeats = checkpoint and min(terms, depth) > 1
         # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
         needs_b = ctx.repeats or not activation.from_output
-        memo = activation.memo(out) if terms else None
+        memo = None
+        if terms and activation.from_output:
+            memo = out.clone() if out.numel() <= SMALL_STATE else activation.memo(out)
         learned = value if ctx.needs_input_grad[3] else None  # else it may be a tensor of inference mode
         ctx.save_for_backward(weight, eps, learned, trace, b if needs_b else None, memo, *kept)
         return out

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pprgnn.nn.dropout import Dropout
+
 WORD = 1 << 32
 # Entries hashed at once: on the CPU what fits into a core's cache, elsewhere enough to keep the device busy.
 BLOCK = {"cpu": 1 << 16}
@@ -74,9 +76,9 @@ class RowDropout(torch.nn.Dropout):
 
 
 def use_row_dropout(network: torch.nn.Module) -> RowNumbers:
-    """Turn every :class:`torch.nn.Dropout` of a network into a :class:`RowDropout`, in place."""
+    """Turn every plain dropout of a network, torch's or ours, into a :class:`RowDropout`, in place."""
     numbers = RowNumbers()
-    modules = [each for each in network.modules() if type(each) in (torch.nn.Dropout, RowDropout)]
+    modules = [each for each in network.modules() if type(each) in (torch.nn.Dropout, Dropout, RowDropout)]
     for number, module in enumerate(modules):
         module.__class__ = RowDropout
         module.numbers, module.number = numbers, number  # type: ignore[assignment]

@@ -13,6 +13,7 @@ from torch_geometric.nn.resolver import aggregation_resolver
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.data.errors import DataError
+from pprgnn.nn.dropout import Dropout
 from pprgnn.nn.layers import ppr_layers
 
 
@@ -166,7 +167,7 @@ class GraphHead(torch.nn.Module):
         self.pooling = aggregation_resolver(pooling)
         sizes = [channels] * layers
         self.hidden = torch.nn.ModuleList(torch.nn.Linear(size, size) for size in sizes[1:])
-        self.dropout = torch.nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.out = torch.nn.Linear(channels, num_classes)
 
     def forward(self, state: Tensor, batch: Tensor | None, num_graphs: int | None) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu
 
+from pprgnn.nn.dropout import Dropout
 from pprgnn.nn.layers import ppr_layers
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows
 from pprgnn.nn.ppr_conv import PPRConv
@@ -88,7 +89,7 @@ class CoPurchaseNet(_PaperNet):
         self.num_nodes: int = num_nodes
         self.embedding = torch.nn.Embedding(num_nodes, hidden)
         self.conv = layer(None, hidden, **options)
-        self.dropout = torch.nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = torch.nn.Linear(hidden, num_classes, bias=False)
         self.reset_parameters()
 

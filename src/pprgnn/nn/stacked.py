@@ -11,6 +11,7 @@ from torch import Tensor
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule
 from pprgnn.data.errors import DataError
+from pprgnn.nn.dropout import Dropout
 from pprgnn.nn.embedded import start_small
 from pprgnn.nn.layers import WeightInit, start_weights
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows
@@ -80,8 +81,8 @@ class StackedNet(Network):
         self.in_channels, self.num_nodes, self.num_classes = in_channels, num_nodes, num_classes
         self.hidden, self.norm, self.residual, self.jk = hidden, norm, residual, jk
         self.activation = resolve_activation(activation)
-        self.input_dropout = torch.nn.Dropout(input_dropout)
-        self.dropout = torch.nn.Dropout(dropout)
+        self.input_dropout = Dropout(input_dropout)
+        self.dropout = Dropout(dropout)
         self.embedding = None if num_nodes is None else torch.nn.Embedding(num_nodes, hidden)
         width = hidden if in_channels is None else in_channels
         self.input_layer = torch.nn.Linear(width, hidden) if input_layer else None
