@@ -143,7 +143,11 @@ def _degree_features(dataset: GraphDataset) -> Tensor:
 
 def _degrees(dataset: GraphDataset) -> Tensor:
     """Edges that end at each node."""
-    return torch.cat([torch.bincount(data.edge_index[1], minlength=data.num_nodes) for data in dataset])
+    whole = dataset.copy() if dataset._indices is not None else dataset
+    sizes, ends = torch.tensor(whole.graph_sizes), whole._data.edge_index[1]
+    if whole.slices is not None:  # nodes are counted in each graph anew
+        ends = ends + torch.repeat_interleave(sizes.cumsum(0) - sizes, whole.slices["edge_index"].diff())
+    return torch.bincount(ends, minlength=int(sizes.sum()))
 
 
 def build_network(config: ModelConfig, shape: Shape, *, checkpoint: bool = False, tol: float = 1e-5) -> Network:

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -47,12 +48,13 @@ def environment() -> dict[str, Any]:
         **_torch_facts(),
         "versions": {"pprgnn": pprgnn.__version__, **{name: installed(name) for name in REQUIRED}},
         "extras": {name: installed(name) for name in EXTRAS},
-        "commit": _commit(Path(pprgnn.__file__).parent),
+        "commit": _own_commit(),
         "data_root": _data_root(),
         "cache_root": str(cache_root()),
     }
 
 
+@cache  # reading what a package says about itself takes milliseconds, and a grid asks for each of its cells
 def installed(name: str) -> str | None:
     """The version of a package, or ``None``."""
     try:
@@ -135,6 +137,11 @@ def _data_root() -> str | None:
         return str(data_root())
     except DataError:
         return None
+
+
+@cache  # files that change later are not what runs here
+def _own_commit() -> str | None:
+    return _commit(Path(pprgnn.__file__).parent)
 
 
 def _commit(package: Path) -> str | None:
