@@ -32,6 +32,7 @@ NODE = [
 CASES: dict[str, list[str]] = {
     "node": NODE,
     "shared": ["epochs=30", "dropout=0.5", "eps=0.1", "learn_eps=channel", "schedule=cosine", "monitor=loss"],
+    "labels": ["epochs=30", "features=given+labels", "dropout=0.2", "learn_eps=yes", "schedule=one-cycle"],
     "graph": [
         "epochs=30",
         "batch_size=5",

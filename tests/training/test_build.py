@@ -89,6 +89,15 @@ def test_settings_reach_the_network():
     assert network.adjacency_options == {"normalize": "row", "add_self_loops": False}
 
 
+@pytest.mark.parametrize(("how", "wanted"), [("identity", 1.0), ("2.5", 2.5), ("-1", -1.0)])
+def test_w_starts_as_a_multiple_of_the_identity(how, wanted):
+    network = build_network(Config().with_settings([f"weight_init={how}", "layers=2"]).model, Shape("node", 3, 2))
+    for _ in range(2):
+        for conv in network.convs:
+            assert torch.equal(conv.weight, wanted * torch.eye(64))
+        network.reset_parameters()
+
+
 def test_a_digest_tells_data_apart():
     assert digest(dataset()) == digest(dataset())
     changed = dataset()

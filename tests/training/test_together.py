@@ -27,6 +27,8 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "learned rows": ({"channels": 0}, ["weight_decay=0.01", "clip=0.05", "average=0.9", "optimizer=adamw"]),
     "two classes": ({"classes": 2}, ["norm=layer", "monitor=loss", "memory=checkpoint", "input_layer=true"]),
     "the paper's network": ({"channels": 0}, ["architecture=co-purchase"]),
+    "labels as input": ({"channels": 0}, ["features=labels", "dropout=0.0"]),
+    "labels, spread": ({"multi_label": True}, ["features=labels", "architecture=labels", "weight_init=1.5"]),
     "three nodes": ({"nodes": 4, "edges": 3, "classes": 2}, ["partition=random"]),
     "graphs": ({"task": "graph"}, ["norm=batch", "batch_size=5", "depth=12", "layers=2"]),
     "graphs, nodes": ({"task": "node"}, ["batch_size=3", "depth=12"]),
