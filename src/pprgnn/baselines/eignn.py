@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.baselines.equilibrium_conv import Acceleration, EquilibriumConv
 
 
 class EIGNNConv(EquilibriumConv):
@@ -26,6 +26,7 @@ class EIGNNConv(EquilibriumConv):
         in_channels, out_channels: as in :class:`~pprgnn.baselines.equilibrium_conv.EquilibriumConv`.
         gamma: How much of a message survives a step, below 1. (default: :obj:`0.8`)
         hops: How many hops a step makes. (default: :obj:`1`)
+        acceleration: as there.
         **kwargs: The other arguments of it; the activation is the identity.
 
     Example:
@@ -39,12 +40,20 @@ class EIGNNConv(EquilibriumConv):
     # equation leads to the same equilibrium, in time linear in the edges and to the tolerance asked for.
 
     def __init__(
-        self, in_channels: int | None, out_channels: int, *, gamma: float = 0.8, hops: int = 1, **kwargs: Any
+        self,
+        in_channels: int | None,
+        out_channels: int,
+        *,
+        gamma: float = 0.8,
+        hops: int = 1,
+        acceleration: Acceleration = "anderson",
+        **kwargs: Any,
     ) -> None:
         if not 0 < gamma < 1:
             raise ValueError(f"gamma must be between 0 and 1, but came as {gamma}.")
         self.gamma, self.hops = gamma, hops
-        super().__init__(in_channels, out_channels, **(kwargs | {"activation": "identity"}))
+        options = kwargs | {"activation": "identity"}
+        super().__init__(in_channels, out_channels, acceleration=acceleration, **options)
 
     def recurrent_weight(self) -> Tensor:
         """The weights γ g(F): symmetric, without negative eigenvalues, of norm γ at most."""

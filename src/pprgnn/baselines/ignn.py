@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.baselines.direct_ignn import MAX_STEPS, direct_equilibrium
-from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.baselines.equilibrium_conv import Acceleration, EquilibriumConv
 from pprgnn.baselines.projection import project_columns
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.solution import Solution
@@ -43,6 +43,7 @@ class IGNNConv(EquilibriumConv):
         solver: :obj:`"core"`: on our fused kernels; :obj:`"direct"`: as the published code computes, for
             comparisons of speed: with its own rule when to stop instead of :obj:`tol`, and :obj:`max_depth` 300
             unless given. (default: :obj:`"core"`)
+        acceleration: as in :class:`EquilibriumConv`; the solver :obj:`"direct"` makes plain steps.
         **kwargs: The other arguments of :class:`EquilibriumConv`.
 
     Example:
@@ -62,6 +63,7 @@ class IGNNConv(EquilibriumConv):
         kappa: float = 0.95,
         scaling: Scaling = "normalized",
         solver: Solver = "core",
+        acceleration: Acceleration = "anderson",
         **kwargs: Any,
     ) -> None:
         if not 0 < kappa < 1:
@@ -75,7 +77,7 @@ class IGNNConv(EquilibriumConv):
         if solver == "direct":
             kwargs.setdefault("max_depth", MAX_STEPS)
         self.kappa, self.scaling, self.solver = kappa, scaling, solver
-        super().__init__(in_channels, out_channels, **kwargs)
+        super().__init__(in_channels, out_channels, acceleration=acceleration, **kwargs)
 
     def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
         with torch.no_grad():  # the parameter itself is moved: gradient descent goes on from there

@@ -10,6 +10,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
 
 from pprgnn.baselines.eignn import EIGNNConv
+from pprgnn.baselines.equilibrium_conv import Acceleration
 
 ATTENTION_CHANNELS = 16
 
@@ -26,7 +27,7 @@ class MGNNIConv(torch.nn.Module):
         scales: Scales 1, 2, ... up to this one. (default: :obj:`2`)
         gamma: How much of a message survives a step, below 1. (default: :obj:`0.8`)
         bias: Whether to learn an additive bias. (default: :obj:`True`)
-        **kwargs: as in :class:`~pprgnn.baselines.equilibrium_conv.EquilibriumConv`.
+        acceleration, **kwargs: as in :class:`~pprgnn.baselines.equilibrium_conv.EquilibriumConv`.
 
     Example:
         >>> import torch
@@ -43,6 +44,7 @@ class MGNNIConv(torch.nn.Module):
         scales: int = 2,
         gamma: float = 0.8,
         bias: bool = True,
+        acceleration: Acceleration = "anderson",
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -53,7 +55,7 @@ class MGNNIConv(torch.nn.Module):
         if in_channels is not None:
             self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
         self.bias = torch.nn.Parameter(torch.zeros(out_channels)) if bias else None
-        options = {"gamma": gamma, "bias": False} | kwargs
+        options = {"gamma": gamma, "bias": False, "acceleration": acceleration} | kwargs
         self.scales = torch.nn.ModuleList(
             EIGNNConv(None, out_channels, hops=hops, **options) for hops in range(1, scales + 1)
         )

@@ -23,6 +23,7 @@ KINDS = {
     "infinite": "Layers of infinite depth, in the same networks",
     "network": "Networks of their own",
     "kernel": "Graph kernels with a support vector machine",
+    "labels": "Labels of other nodes alone",
 }
 INDENT = 4
 

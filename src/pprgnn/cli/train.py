@@ -365,9 +365,9 @@ def _show(summary: dict[str, Any]) -> None:
     typer.echo()
     who = "the test part" if summary["test_chose_the_epoch"] else "validation"
     chosen = f"epoch {summary['best_epoch']} of {summary['epochs']}, chosen by {who}"
-    if "chosen" in summary:  # a graph kernel has no epochs
+    if "chosen" in summary:  # graph kernels and label propagation have no epochs
         values = ", ".join(f"{name} = {value:g}" for name, value in summary["chosen"].items())
-        chosen = f"{values}, chosen by cross-validation among {summary['epochs']}"
+        chosen = f"{values}, chosen by {summary.get('chosen_by', 'cross-validation')} among {summary['epochs']}"
     chosen += f"; {clock(summary['seconds'])}"
     for line in remarks(summary):
         typer.echo(line)

@@ -106,8 +106,11 @@ def search_space(given: Mapping[str, Any], config: Config) -> Space:
 
 
 def _refuse_kernels(config: Config) -> None:
-    if find_system(config.model.system).kind == "kernel":
+    kind = find_system(config.model.system).kind
+    if kind == "kernel":
         raise TrainingError("A graph kernel chooses its settings by itself, inside the training part; train it.")
+    if kind == "labels":
+        raise TrainingError("Label propagation chooses its settings by itself, on the validation part; train it.")
 
 
 def read_search(words: Sequence[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.kernel_fit import KernelTraining
+from pprgnn.training.label_fit import LabelTraining
 from pprgnn.training.listener import Listener
 from pprgnn.training.loop import Training
 from pprgnn.training.model import Model
@@ -99,11 +100,13 @@ def resume(folder: Path | str, *, listener: Listener | None = None, team: Team |
     return Trained(training.model, summary, kept)
 
 
-def _training(config: Config, dataset: GraphDataset, split: Split, **options: Any) -> Training | KernelTraining:
-    if find_system(config.model.system).kind != "kernel":
+def _training(
+    config: Config, dataset: GraphDataset, split: Split, **options: Any
+) -> Training | KernelTraining | LabelTraining:
+    system = find_system(config.model.system)
+    if system.kind not in ("kernel", "labels"):
         return Training(config, dataset, split, **options)
     if options.pop("team").size > 1:
-        raise TrainingError(
-            "Graph kernels are fitted by one process; use --folds with --jobs for several fits."
-        )
-    return KernelTraining(config, dataset, split, **options)
+        who = "Graph kernels are" if system.kind == "kernel" else f"{system.title} is"
+        raise TrainingError(f"{who} fitted by one process; use --folds with --jobs for several fits.")
+    return (KernelTraining if system.kind == "kernel" else LabelTraining)(config, dataset, split, **options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.systems import classic, deep, fixed_point, infinite, kernels
+from pprgnn.training.systems import classic, deep, fixed_point, infinite, kernels, labels
 from pprgnn.training.systems.system import System
 
 __all__ = ["SYSTEMS", "System", "find_system"]
@@ -19,12 +19,13 @@ SYSTEMS: tuple[System, ...] = (
     *deep.SYSTEMS,
     *fixed_point.SYSTEMS,
     *kernels.SYSTEMS,
+    *labels.SYSTEMS,
 )
-_BY_NAME = {system.name: system for system in SYSTEMS}
+_BY_NAME = {name: system for system in SYSTEMS for name in (system.name, *system.aliases)}
 
 
 def find_system(name: str) -> System:
-    """The system of this name, in any case of letters."""
+    """The system of this name, or of this other name, in any case of letters."""
     system = _BY_NAME.get(name.lower())
     if system is None:
         close = difflib.get_close_matches(name.lower(), _BY_NAME, 1)

@@ -35,7 +35,7 @@ class System:
         link: to the paper.
         summary: one sentence: what it does.
         kind: ``infinite``: a layer in the place of ours, in the same networks; ``network``: a network of its own;
-            ``kernel``: a graph kernel with a support vector machine.
+            ``kernel``: a graph kernel with a support vector machine; ``labels``: nothing but labels.
         build: ``"module:Class"`` of the layer or network.
         tasks: whether it labels nodes, graphs or both.
         edge_weights: whether it uses the weights of edges.
@@ -46,6 +46,7 @@ class System:
         settings: its usual settings where they are not our defaults, by ``section.name``.
         facts: what its network must know of the data besides the usual: ``typical_nodes``.
         requires: modules that must be installed.
+        aliases: other names of it.
     """
 
     name: str
@@ -54,7 +55,7 @@ class System:
     year: int
     link: str
     summary: str
-    kind: Literal["infinite", "network", "kernel"]
+    kind: Literal["infinite", "network", "kernel", "labels"]
     build: str
     tasks: tuple[Task, ...] = ALL_TASKS
     edge_weights: bool = True
@@ -65,6 +66,7 @@ class System:
     settings: Mapping[str, Any] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     def load(self) -> Any:
         """The class of the layer or network; says what to install if something is missing."""

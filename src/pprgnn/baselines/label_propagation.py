@@ -1,0 +1,99 @@
+"""Label propagation: what the labels of training nodes alone tell about all others."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pprgnn.nn.network import Network, check_features
+from pprgnn.nn.through_adjacency import as_adjacency
+
+LEAST = 1e-6  # probabilities are at least so far from 0 and 1
+
+
+class LabelPropagationNet(Network):
+    r"""Each node's classes are a mean over the training nodes, weighted by how well they are reached.
+
+    The labels :math:`Y` of training nodes, one row of zeros and ones each, and a column of ones :math:`m` for
+    these nodes spread along the edges, from :math:`[F, f] = (1 - \alpha) [Y, m]` on:
+
+    .. math:: [F, f] \leftarrow \alpha \tilde{A} [F, f] + (1 - \alpha) [Y, m]
+
+    The share of class c is :math:`(F_c + \tau p_c) / (f + \tau)`, a number between 0 and 1 on which a threshold
+    works: that among the training nodes, :math:`p_c`, where little arrives. Nothing is learned by gradients;
+    :class:`pprgnn.training.label_fit.LabelTraining` chooses α, τ and the normalisation of Ã on the validation
+    part.
+
+    Args:
+        in_channels: ``num_classes + 1``: the labels and the column of ones.
+        num_classes: Number of classes.
+        task: ``"node"``.
+        damping: α; of several, validation chooses.
+        prior_weight: τ, in units of the share of nodes that are training nodes; of several, validation chooses.
+        spread: How Ã is normalised: ``"sym"``, ``"row"``, or ``"both"``: validation chooses.
+        steps: How often labels take a step.
+    """
+
+    several: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Literal["node", "graph"] = "node",
+        *,
+        damping: float | tuple[float, ...] = (0.5, 0.8, 0.9, 0.95, 0.99),
+        prior_weight: float | tuple[float, ...] = (0.01, 0.1, 1.0, 10.0),
+        spread: Literal["both", "sym", "row"] = "both",
+        steps: int = 30,
+    ) -> None:
+        super().__init__()
+        if task != "node":
+            raise ValueError(f"Label propagation labels nodes, so task must be 'node', but came as {task!r}.")
+        several = (damping, prior_weight)
+        self.dampings, self.prior_weights = (each if isinstance(each, tuple) else (each,) for each in several)
+        if not (all(0 < each < 1 for each in self.dampings) and all(each > 0 for each in self.prior_weights)):
+            raise ValueError(
+                f"damping must be between 0 and 1 and prior_weight above 0, but came as {damping} and "
+                f"{prior_weight}."
+            )
+        self.in_channels, self.num_classes, self.steps = in_channels, num_classes, steps
+        self.spreads: tuple[Literal["sym", "row"], ...] = ("sym", "row") if spread == "both" else (spread,)
+        start = torch.tensor([self.dampings[0], self.prior_weights[0], float(self.spreads[0] == "row")])
+        self.chosen = torch.nn.Parameter(start, requires_grad=False)  # α, τ, and whether rows are normalised
+        self.prior = torch.nn.Parameter(torch.full((num_classes,), 1 / num_classes), requires_grad=False)
+        self.register_buffer("several", torch.tensor(False))  # labels of a node
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """The labels, spread."""
+        x = check_features(x, self.in_channels)
+        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
+        damping, given = float(self.chosen[0]), adj.enter(x).detach().contiguous()
+        state, spare = given, torch.empty_like(given)
+        for step in range(self.steps):
+            product = adj.product(state, out=spare).mul_(damping).add_(given)
+            state, spare = product, state if step else torch.empty_like(given)
+        return adj.leave(state * (1 - damping))
+
+    def weights(self, damping: float) -> list[float]:
+        """How much labels from 0, 1, ... steps away count in what :meth:`encode` returns."""
+        return [(1 - damping) * damping**step for step in range(self.steps + 1)]
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """The logarithms of the shares; with several labels, of their odds."""
+        arrived, pull = state[:, self.num_classes, None], self.chosen[1]
+        share = (state[:, : self.num_classes] + pull * self.prior) / (arrived + pull)
+        share = share.clamp(LEAST, 1 - LEAST)
+        return share.logit() if bool(self.several) else share.log()
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def adjacency_options(self) -> dict[str, Any]:
+        """Without self-loops: labels leave."""
+        return {"normalize": "row" if float(self.chosen[2]) else "sym", "add_self_loops": False}
