@@ -192,6 +192,26 @@ def test_a_run_that_was_stopped_ends_alike(tmp_path):
     assert Model.load(tmp_path / "run").threshold == resumed.model.threshold
 
 
+def test_what_is_rescued_of_a_run_has_the_threshold_of_its_weights(tmp_path, monkeypatch):
+    dataset, broken = rare(), Training._backward
+
+    def breaks(self, loss):
+        if self.progress.epoch == 4:
+            raise TrainingError("It broke.")
+        return broken(self, loss)
+
+    monkeypatch.setattr(Training, "_backward", breaks)
+    with pytest.raises(TrainingError, match="The best weights so far"):
+        train(quick("epochs=15"), dataset=dataset, split=divided(dataset), folder=tmp_path / "run")
+    model = Model.load(tmp_path / "run")
+    masks = divided(dataset).masks(dataset)
+    logits, y = model.logits(dataset)[masks["val"]], dataset.labels()[masks["val"]]
+    assert model.threshold.rule == "validation"
+    found = scores(logits, y, multi_label=True, metrics=["micro-F1"], threshold=model.threshold)["micro-F1"]
+    kept = max(record["val"]["micro-F1"] for record in Run.open(tmp_path / "run").records())
+    assert found >= kept - 0.02  # but for the tolerance of the solves
+
+
 def test_checkpoints_from_before_there_were_thresholds():
     state = asdict(Progress(epoch=3))
     assert Progress(**state) == Progress(epoch=3)
