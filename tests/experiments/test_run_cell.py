@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+import torch
 
 from pprgnn.data.errors import DataError
 from pprgnn.experiments.run_cell import forget, run_cell
@@ -141,3 +142,19 @@ def test_a_full_disk_is_no_result(folder):
     folder.write_text("a file where the folder should be")
     with pytest.raises(TrainingError, match="cannot be written"):
         run_cell(tiny_cell(), folder)
+
+
+@pytest.mark.parametrize(("experiment", "wanted"), [("graphs", 1), ("graphs-trials", 1), ("chains", 3)])
+def test_small_graphs_have_one_thread_from_loading_to_the_end(folder, monkeypatch, experiment, wanted):
+    seen = []
+    monkeypatch.setattr(
+        "pprgnn.experiments.run_cell._one_training", lambda *_: seen.append(torch.get_num_threads())
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert run_cell(tiny_cell({"training.threads": 0}, experiment=experiment), folder) is None
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [wanted]

@@ -128,3 +128,15 @@ def test_the_order_is_kept_around_cells_that_run_alone(store, ran, tmp_path, mon
     assert batches == [[0, 1], [4, 5]]
     assert ran.seeds == [2, 3]
     assert [line["seed"] for line in seen.lines] == [0, 1, 2, 3, 4, 5]
+
+
+def test_small_graphs_run_on_all_cores_unless_told_otherwise(monkeypatch):
+    monkeypatch.setattr(runner, "cores", lambda: {"allowed": 3})
+
+    def usual(count, experiment, threads=0):
+        cell = tiny_cell({"training.threads": threads}, experiment=experiment)
+        return runner.usual_jobs([cell] * count)
+
+    assert [usual(count, "graphs") for count in (0, 2, 4)] == [1, 2, 3]
+    assert usual(4, "ppi") == 1
+    assert usual(4, "graphs", threads=2) == 1

@@ -50,7 +50,12 @@ def reproduce_command(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Try it: tiny networks, two epochs; kept apart, in runs/smoke.")
     ] = False,
-    jobs: Annotated[int, typer.Option(help="Cells at once, one CPU thread each.", min=1)] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Cells at once, one CPU thread each; by default as many as cores for graphs, otherwise 1.", min=1
+        ),
+    ] = None,
     backend: Annotated[str, typer.Option(help="Where: loky (this machine), dask or ray.")] = "loky",
     address: Annotated[str, typer.Option(help="Of the Dask or Ray cluster.")] = "",
     plan: Annotated[
@@ -72,14 +77,15 @@ def reproduce_command(
     Every result is kept as a line of results/NAME.jsonl and shown in RESULTS.md. Ctrl-C stops; the same command
     goes on, and runs nothing twice.
     """
-    from pprgnn.experiments.runner import Workers
+    from pprgnn.experiments.runner import Workers, usual_jobs
     from pprgnn.experiments.store import Store
 
     if as_json and not plan:
         raise TrainingError("--json goes with --plan; results are JSON anyway, in the folder of --results.")
     folder = _results_folder(results, smoke)
     page = page or (Path(PAGE) if folder == RESULTS else folder / PAGE)
-    store, workers = Store(folder), Workers(jobs, backend, address)
+    store = Store(folder)
+    Workers(jobs or 1, backend, address)  # refuses before anything is read
     if REPORT in names:
         if len(names) > 1 or plan:
             raise TrainingError("`report` only makes the page of what is there; it stands alone.")
@@ -89,10 +95,11 @@ def reproduce_command(
     def cells() -> list[Cell]:
         return _cells(names, _listed(models), _listed(data), protocol, folds, seeds, smoke, store)
 
+    jobs = jobs or usual_jobs(cells())
     if plan:
         _show_plan(cells(), store, jobs, retry, as_json)
     else:
-        _run(cells, store, workers, retry, page, html)
+        _run(cells, store, Workers(jobs, backend, address), retry, page, html)
 
 
 # --------------------------------------------------------------------------------------------------- what is meant

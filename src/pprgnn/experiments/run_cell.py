@@ -26,6 +26,7 @@ from pprgnn.training.systems import find_system
 Line = dict[str, Any]
 CLEAR = Path("/proc/self/clear_refs")
 STATUS = Path("/proc/self/status")
+SMALL = ("graphs", "graphs-trials")  # experiments with steps so small that a second thread makes them slower
 
 
 def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
@@ -38,7 +39,7 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
     Args:
         cell: What to run.
         folder: Where to keep unfinished trainings.
-        threads: CPU threads; 0: as torch has it.
+        threads: CPU threads; 0: one for small graphs, otherwise as torch has it.
     """
     from pprgnn.core.solution import ConvergenceWarning
     from pprgnn.experiments.trials import run_trials
@@ -46,10 +47,11 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
     from pprgnn.training.environment import environment
 
     _set_imports_aside()
+    threads = threads or int(wants_one_thread(cell))
     config = cell.config.with_values({"training.threads": threads}) if threads else cell.config
     line: Line = {**cell.coordinates}
     started, cpu_started = time.perf_counter(), time.process_time()
-    with peak_memory(line), warnings.catch_warnings():
+    with _threads(config.training.threads), peak_memory(line), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the summary has them
         try:
             own = folder / cell.folder_name
@@ -81,6 +83,11 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "config": settings_of(cell.config),
     }
+
+
+def wants_one_thread(cell: Cell) -> bool:
+    """Whether it is quickest with a single CPU thread, so that others can run beside it."""
+    return cell.experiment in SMALL and not cell.config.training.threads
 
 
 def forget(cell: Cell, folder: Path) -> None:
@@ -150,6 +157,19 @@ def _results(cell: Cell, summary: dict[str, Any], records: list[dict[str, Any]])
             for each in records
         ]
     return line
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many, also where data are prepared and not trained on; 0: as torch has it."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @cache

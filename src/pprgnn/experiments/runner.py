@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Protocol
 
 from pprgnn.experiments.cell import Cell, address_of
-from pprgnn.experiments.run_cell import Line, forget, run_cell
+from pprgnn.experiments.run_cell import Line, forget, run_cell, wants_one_thread
 from pprgnn.experiments.store import Store
+from pprgnn.training.environment import cores
 from pprgnn.training.workers import Workers, at_work, ended_by_sigterm
 
-__all__ = ["Unwatched", "Watcher", "Workers", "run_missing"]
+__all__ = ["Unwatched", "Watcher", "Workers", "run_missing", "usual_jobs"]
 
 
 class Watcher(Protocol):
@@ -76,6 +77,12 @@ def run_missing(
                 forget(by_address[address_of(line)], folder)
             watcher.finished(line)
     return complete
+
+
+def usual_jobs(cells: Sequence[Cell]) -> int:
+    """So many at once where nobody says: as many as there are cores where all are small, otherwise one."""
+    small = all(map(wants_one_thread, cells))
+    return max(min(int(cores()["allowed"] or 1), len(cells)), 1) if small else 1
 
 
 def _lines(cells: Sequence[Cell], folder: Path, workers: Workers) -> Generator[Line | None]:
