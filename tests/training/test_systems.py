@@ -48,7 +48,7 @@ ON_NODES = pytest.mark.parametrize(
 ON_GRAPHS = pytest.mark.parametrize(
     "system", [system for system, task in CASES if task == "graph"], ids=lambda system: system.name
 )
-EDGES_CHANGE_NOTHING = ("mlp",)
+EDGES_CHANGE_NOTHING = ("mlp", "structure-free")
 SMALL = {
     "model.hidden": 8,
     "model.layers": 2,

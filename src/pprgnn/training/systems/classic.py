@@ -34,6 +34,15 @@ class DGCNN:
     k: int = option(0, "nodes kept of each graph, 10 or more; 0: three fifths of the graphs have as many", least=0)
 
 
+@dataclass(frozen=True)
+class StructureFree:
+    """What only the baseline without structure has."""
+
+    per_node: bool = option(
+        True, "a layer on each node before the sum; no: sum the features first, as its authors do for molecules"
+    )
+
+
 SYSTEMS: tuple[System, ...] = (
     System(
         name="mlp",
@@ -45,6 +54,21 @@ SYSTEMS: tuple[System, ...] = (
         kind="network",
         build="pprgnn.baselines.mlp:MLPNet",
         settings={"model.layers": 2},
+    ),
+    System(
+        name="structure-free",
+        title="Structure-free",
+        paper="A Fair Comparison of Graph Neural Networks for Graph Classification",
+        year=2020,
+        link="https://arxiv.org/abs/1912.09893",
+        summary="A graph as the multiset of its nodes, without edges: a layer, a sum and a perceptron.",
+        kind="network",
+        build="pprgnn.baselines.structure_free:StructureFreeNet",
+        tasks=("graph",),
+        reads=("hidden", "dropout", "pooling"),
+        own=StructureFree,
+        settings={"model.dropout": 0.0},
+        aliases=("deep-multisets",),
     ),
     System(
         name="gcn",
