@@ -59,8 +59,8 @@ class Conditions:
         return Config.for_system(system).with_values({**kept, **named, **chosen})
 
     def space(self, system: str) -> Choices:
-        """What a system may choose; a kernel chooses by cross-validation of its own."""
-        if find_system(system).kind == "kernel":
+        """What a system may choose; what has no epochs chooses on its own, inside the same parts."""
+        if not has_epochs(system):
             return {}
         return {**{k: v for k, v in self.choices.items() if _is_read(k, system)}, **self.own.get(system, {})}
 
@@ -105,6 +105,11 @@ class Conditions:
                     for seed in seeds:
                         cell = of_fold(config, fold, seed)
                         yield Cell(self.table, cell, waits=chosen is None, **place)
+
+
+def has_epochs(system: str) -> bool:
+    """Whether it is a network; kernels and label propagation are fitted at once."""
+    return find_system(system).kind not in ("kernel", "labels")
 
 
 def _is_read(key: str, system: str) -> bool:
