@@ -320,6 +320,29 @@ def test_deterministic_mode():
 
 
 # ---------------------------------------------------------------------------------------------------- batch sizes
+@pytest.mark.parametrize(
+    ("dataset", "settings", "wanted"),
+    [
+        (several_graphs(12), [], 1),
+        (several_graphs(12), ["threads=2"], 2),
+        (several_graphs(12), ["hidden=4096"], 3),
+        (several_graphs(12, task="node"), [], 3),
+        (one_graph(), [], 3),
+    ],
+    ids=["small graphs", "told", "wide", "nodes", "one graph"],
+)
+def test_small_graphs_have_one_thread(dataset, settings, wanted):
+    training = Training(quick("hidden=8", *settings), dataset, divided(dataset))
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with training._own_settings():
+            assert torch.get_num_threads() == wanted
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_one_batch_or_many_see_the_same_rows():
     dataset = several_graphs()
     for size, steps in ((1, 12), (5, 3), (12, 1), (1000, 1)):

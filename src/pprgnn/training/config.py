@@ -125,7 +125,7 @@ class TrainingConfig:
     )
     checkpoint_seconds: float = option(10.0, "least time between two checkpoints", least=0)
     device: str = option("auto", "cpu, cuda, cuda:1, ...; auto: cuda if there is one")
-    threads: int = option(0, "CPU threads; 0: as torch has it", least=0)
+    threads: int = option(0, "CPU threads; 0: one for small graphs, otherwise as torch has it", least=0)
     states: str = option("", "folder to keep states in that do not fit into memory; empty: memory")
     partition: Literal["auto", "metis", "range", "random"] = option(
         "auto", "how one graph is divided among several processes; auto: metis if it is installed, else range"

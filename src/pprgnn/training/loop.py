@@ -47,6 +47,7 @@ from pprgnn.training.together import Together
 from pprgnn.training.trivial import prior_logits, trivial_levels
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
+SMALL_STEP = 1 << 17  # entries of a state: with fewer, a second thread waits longer than it computes
 
 
 @dataclass
@@ -370,12 +371,18 @@ class Training:
         where = states_on_disk(states) if states else nullcontext()
         with where, torch.random.fork_rng(devices=devices):
             torch.use_deterministic_algorithms(before or self.settings.deterministic)
-            torch.set_num_threads(self.settings.threads or threads)
+            torch.set_num_threads(self.settings.threads or (1 if self._steps_are_small else threads))
             try:
                 yield
             finally:
                 torch.set_num_threads(threads)
                 torch.use_deterministic_algorithms(before, warn_only=warn_only)
+
+    @property
+    def _steps_are_small(self) -> bool:
+        """Whether a step has a few small graphs, as most sets for graph classification have them."""
+        nodes = self.dataset.num_nodes / len(self.dataset) * (self.settings.batch_size or GRAPHS_PER_PASS)
+        return self.dataset.facts.task == "graph" and nodes * self.config.model.hidden < SMALL_STEP
 
     # --------------------------------------------------------------------------------------------------- the end
     def _conclude(self, finished: bool) -> dict[str, Any]:
