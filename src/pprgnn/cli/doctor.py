@@ -107,7 +107,12 @@ def _summary(findings: Mapping[str, Any]) -> dict[str, str]:
         "extras": _extras(facts["extras"]),
     }
     if threads is not None:
-        parts = [f"{threads['torch']} of torch", blas["library"], f"OpenMP {blas['openmp']}", blas["instructions"]]
+        parts = [
+            f"{threads['torch']} of torch (1 for small graphs)",
+            blas["library"],
+            f"OpenMP {blas['openmp']}",
+            blas["instructions"],
+        ]
         lines["threads"] = ", ".join(part for part in parts if part and not part.endswith("None"))
         lines["kernel"] = facts["kernel"] + ("" if speed is None else f", {speed:.1f} times as fast as torch")
         lines["device"] = ", ".join([facts["device"], *facts["gpus"]])
