@@ -137,3 +137,26 @@ def test_a_candidate_that_fails_is_not_chosen_and_a_stop_loses_one_training(tmp_
     assert line["chosen"] == {"training.lr": 0.01}
     assert line["trials"][0]["val"] is None
     assert line["trials"][0]["error"]
+
+
+def test_the_command_runs_trials_and_then_what_they_chose(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from pprgnn.cli.main import app
+    from pprgnn.experiments.experiment import Experiment
+
+    data = {key.removeprefix("data."): value for key, value in CHAINS.items()}
+
+    def grid(extent):
+        return SMALL.cells(extent, "gcn", data, at={"length": 4})
+
+    tiny = Experiment("chains", "Chains", "About.", grid)
+    monkeypatch.setitem(EXPERIMENTS, "chains", tiny)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["reproduce", "chains", "--no-report", "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert "chains-trials chains gcn honest length 4 trials 3" in done.output
+    assert "3 candidates, the best with" in done.output
+    store = Store(tmp_path / "results")
+    (trials,), (line,) = store.lines("chains-trials"), store.lines("chains")
+    assert line["config"]["training.lr"] == trials["chosen"]["training.lr"]

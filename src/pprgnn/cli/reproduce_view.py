@@ -118,6 +118,8 @@ def result_text(line: dict[str, Any]) -> str:
     for reason in ("error", "missing", "broken"):
         if reason in line:
             return f"failed: {line[reason]}"
+    if "trials" in line:
+        return f"{len(line['trials'])} candidates, the best with {100 * line['val']:.1f} % on validation"
     score = "undefined" if line["test"] is None else f"{100 * line['test']:.1f} %"
     return f"test {line['metric']} {score}, {duration(line['total_seconds'])}"
 
