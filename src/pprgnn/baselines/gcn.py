@@ -14,6 +14,7 @@ from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.nn.dropout import dropout
 from pprgnn.nn.network import check_features
+from pprgnn.nn.stacked import norm_layer
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
 
@@ -24,7 +25,8 @@ class GCNNet(TaskNetwork):
         \mathbf{X}^{(\ell + 1)} = \mathrm{ReLU}(\mathbf{\tilde{A}} \mathbf{X}^{(\ell)} \mathbf{W}^{(\ell)} +
         \mathbf{b}^{(\ell)})
 
-    The last layer of a node task has no ReLU: it gives the logits. Weight decay is for the first layer; that of
+    The last layer of a node task has no ReLU: it gives the logits. ``norm`` (``"batch"``, ``"layer"``) comes
+    before each ReLU; Kipf and Welling have none. Weight decay is for the first layer; that of
     all others is ``training.recursion_weight_decay``, 0 in the paper.
     """
 
@@ -38,6 +40,7 @@ class GCNNet(TaskNetwork):
         layers: int = 2,
         dropout: float = 0.5,
         pooling: str = "sum",
+        norm: str = "none",
     ) -> None:
         super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout)
         self.in_channels, self.dropout = in_channels, dropout
@@ -45,7 +48,10 @@ class GCNNet(TaskNetwork):
         self.convs = torch.nn.ModuleList(
             through_adjacency(GCNConv(size, following, normalize=False)) for size, following in pairwise(sizes)
         )
-        self.norm: torch.nn.Module = torch.nn.Identity()
+        self.normalizes = norm != "none"
+        self.norms = torch.nn.ModuleList(
+            norm_layer(norm if self.normalizes else None, size) for size in sizes[1 : 1 + self.hidden_layers]
+        )
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers."""
@@ -53,9 +59,14 @@ class GCNNet(TaskNetwork):
         adj = self.adjacency(x, edge_index, edge_weight)
         for number, conv in enumerate(self.convs, 1):
             x = conv(dropout(x, self.dropout, self.training), adj)
-            if number < len(self.convs) or self.for_graphs:
-                x = self.norm(x).relu()
+            if number <= self.hidden_layers:
+                x = self.norms[number - 1](x).relu()
         return x
+
+    @property
+    def hidden_layers(self) -> int:
+        """All, or of a node task all but the last one, which gives the logits."""
+        return len(self.convs) - (not self.for_graphs)
 
     def adjacency(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Adjacency:
         """What the layers multiply by."""
@@ -68,8 +79,8 @@ class GCNNet(TaskNetwork):
 
     @property
     def encode_is_deterministic(self) -> bool:
-        """Without dropout."""
-        return self.dropout == 0
+        """Without dropout and a normalisation that behaves differently in training."""
+        return self.dropout == 0 and not self.normalizes
 
     def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
         """All but those of the first layer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch_geometric.nn import PairNorm
 
 from pprgnn.baselines.gcn import GCNNet
@@ -40,4 +41,4 @@ class PairNormNet(GCNNet):
                 f"PairNorm is for node tasks, because it mixes the graphs of a pass; task is {task!r}."
             )
         super().__init__(in_channels, num_classes, hidden=hidden, layers=layers, dropout=dropout)
-        self.norm = PairNorm(scale, individually)
+        self.norms = torch.nn.ModuleList(PairNorm(scale, individually) for _ in range(self.hidden_layers))

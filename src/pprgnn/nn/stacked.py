@@ -105,7 +105,7 @@ class StackedNet(Network):
         }
         sizes = [first] + [hidden] * (layers - 1)
         self.convs = torch.nn.ModuleList(layer(size, hidden, **options) for size in sizes)
-        self.norms = torch.nn.ModuleList(_norm_layer(norm, hidden) for _ in sizes)
+        self.norms = torch.nn.ModuleList(norm_layer(norm, hidden) for _ in sizes)
         self.skips = torch.nn.ModuleList(
             torch.nn.Identity() if size in (None, hidden) else torch.nn.Linear(size, hidden, bias=False)
             for size in (sizes if residual else [])
@@ -221,7 +221,8 @@ def _check(in_channels: int | None, num_nodes: int | None, layers: int, norm: st
         raise ValueError(f"jk must be 'last', 'cat', 'max' or None, but came as {jk!r}.")
 
 
-def _norm_layer(norm: str | None, channels: int) -> torch.nn.Module:
+def norm_layer(norm: str | None, channels: int) -> torch.nn.Module:
+    """A normalisation by its name; ``None``: none."""
     from torch_geometric.nn.norm import GraphNorm, PairNorm
 
     if norm is None:

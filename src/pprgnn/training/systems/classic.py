@@ -79,6 +79,7 @@ SYSTEMS: tuple[System, ...] = (
         summary="Each layer averages the neighbours' states, with a linear map and ReLU.",
         kind="network",
         build="pprgnn.baselines.gcn:GCNNet",
+        reads=("hidden", "layers", "dropout", "pooling", "norm"),
         settings={"model.layers": 2, "training.recursion_weight_decay": 0.0},
     ),
     System(
