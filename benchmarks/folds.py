@@ -98,12 +98,15 @@ def report(data: dict) -> str:
     header = ["data", "epochs", "code", "imports, CPU s", "folds, CPU s", "old / this", "test accuracy"]
     facts = data["machine"]
     against = f"old: commit `{data['against'][:12]}`. " if data["against"] else ""
+    remark = f"Remark: {data['remark']}\n\n" if data["remark"] else ""
     return (
         f"# Ten folds of graph classification\n\n`python -m benchmarks.folds` at commit `{data['commit'][:12]}`, "
         f"{data['date']}, {facts['cpu']}, one thread, load at the start {facts['load_average']:.1f}.\n{against}"
         f"Shipped recipes cut to a few epochs, honest protocol, {data['folds']} folds in one process, in turns;\n"
         f"the least CPU time of {data['repeats']}. *imports*: until the first fold begins, once a process.\n"
-        f"Scores after so few epochs say only whether both learn alike.\n\n"
+        f"Scores after so few epochs say only whether both learn alike. The fewer the epochs, the more counts\n"
+        f"what a fold costs before and after its steps: more epochs are closer to a whole training.\n\n"
+        + remark
         + table(header, [line for found in data["found"] for line in rows(found)])
         + "\n"
     )
@@ -117,6 +120,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=FOLDS)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("results/folds"))
+    parser.add_argument("--remark", default="", help="a sentence for the page")
     parser.add_argument("--train", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.train:
@@ -130,7 +134,7 @@ def main() -> None:
         head = ["git", "-C", str(args.against), "rev-parse", "HEAD"]
         against = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
     data = {"machine": machine.describe(), **machine.commit(), "date": machine.now(), "against": against}
-    data |= {"folds": args.folds, "repeats": args.repeats, "found": []}
+    data |= {"folds": args.folds, "repeats": args.repeats, "remark": args.remark, "found": []}
     for name in args.data:
         found = measure(name, args.epochs or EPOCHS[name], args.folds, args.repeats, sources)
         data["found"].append(found)
