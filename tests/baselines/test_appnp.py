@@ -5,7 +5,7 @@ import torch
 
 from pprgnn import Adjacency
 from pprgnn.baselines.appnp import APPNPNet, PPNPNet
-from pprgnn.baselines.exact_pagerank import exact_pagerank
+from pprgnn.baselines.exact_pagerank import dropping_power_iteration, exact_pagerank
 from pprgnn.baselines.exact_pagerank import power_iteration as steps
 from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.training.config import Config
@@ -219,3 +219,47 @@ def test_edge_weights_get_a_gradient_where_they_want_one():
     build(APPNPNet, hops=3)(x, edge_index, weight).square().sum().backward()
     assert weight.grad is not None
     assert float(weight.grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("reorder", [False, True])
+def test_dropped_entries_are_others_in_each_step_and_have_the_right_gradient(directed, reorder, monkeypatch):
+    edge_index, weight, x = graph(directed=directed)
+    adj = Adjacency.from_edge_index(
+        edge_index, weight, N, add_self_loops=True, normalize="sym", reorder=reorder, dtype=torch.float64
+    )
+    drawn = []
+
+    def dropout(value, rate):
+        assert rate == 0.5
+        drawn.append(torch.rand_like(value).round() * value / (1 - rate))
+        return drawn[-1]
+
+    monkeypatch.setattr("torch.nn.functional.dropout", dropout)
+    h = x.clone().requires_grad_()
+    found = dropping_power_iteration(adj, h, alpha=0.2, hops=3)
+    assert len(drawn) == 3
+    assert not torch.equal(drawn[0], drawn[1])
+    order = torch.arange(N) if adj.order is None else adj.order
+    z = h
+    for value in drawn:
+        matrix = torch.zeros(N, N, dtype=torch.float64).index_put((order[adj.row], order[adj.col]), value)
+        z = 0.8 * matrix @ z + 0.2 * h
+    torch.testing.assert_close(found, z)
+    incoming = torch.randn_like(z)
+    torch.testing.assert_close(*(torch.autograd.grad(each, h, incoming)[0] for each in (found, z)))
+
+
+def test_entries_are_dropped_in_training_only():
+    edge_index, _, x = graph()
+    network = build(APPNPNet, dropout=0.5, drop_entries=True)
+    network.dropout.p, network.mlp.dropout = 0.5, [0.0, 0.0]
+    whole = network.propagate(x, Adjacency.from_edge_index(edge_index, num_nodes=N, dtype=torch.float64))
+    network.train()
+    adj = Adjacency.from_edge_index(edge_index, num_nodes=N, dtype=torch.float64)
+    torch.manual_seed(0)
+    some = torch.stack([network.propagate(x, adj) for _ in range(2000)])
+    assert not torch.equal(some[0], some[1])
+    torch.testing.assert_close(some.mean(0), whole, atol=0.15, rtol=0.0)  # unbiased: the draws are independent
+    network.drop_entries = False
+    torch.testing.assert_close(network.propagate(x, adj), whole)

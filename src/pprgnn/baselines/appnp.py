@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import APPNP, MLP
 
-from pprgnn.baselines.exact_pagerank import exact_pagerank, power_iteration
+from pprgnn.baselines.exact_pagerank import dropping_power_iteration, exact_pagerank, power_iteration
 from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.nn.network import check_features
@@ -75,6 +75,7 @@ class APPNPNet(PredictThenPropagate):
     Args:
         hops: The number of steps.
         alpha: The chance to return to the start in each of them.
+        drop_entries: In training, each step also drops entries of Ã, at the rate ``dropout``.
     """
 
     def __init__(
@@ -89,18 +90,23 @@ class APPNPNet(PredictThenPropagate):
         pooling: str = "sum",
         hops: int = 10,
         alpha: float = 0.1,
+        drop_entries: bool = False,
     ) -> None:
         super().__init__(
             in_channels, num_classes, task, hidden=hidden, layers=layers, dropout=dropout, pooling=pooling
         )
         self.steps = through_adjacency(APPNP(hops, alpha, normalize=False))
+        self.drop_entries = drop_entries
 
     def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
         """The steps; PyG's where edge weights want a gradient, too."""
         if adj.value.requires_grad:
             z: Tensor = self.steps(h, adj)
             return z
-        return power_iteration(adj, h, alpha=self.steps.alpha, hops=self.steps.K)
+        alpha, hops, rate = self.steps.alpha, self.steps.K, self.dropout.p
+        if self.training and self.drop_entries and rate:
+            return dropping_power_iteration(adj, h, alpha=alpha, hops=hops, dropout=rate)
+        return power_iteration(adj, h, alpha=alpha, hops=hops)
 
 
 class PPNPNet(PredictThenPropagate):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.csr import csr_tensor, move, rows, sort_entries
 from pprgnn.core.kernel import multiply
 from pprgnn.core.solution import ConvergenceWarning
 
@@ -64,6 +65,45 @@ def _steps(matrix: Tensor, h: Tensor, alpha: float, hops: int) -> Tensor:
     for _ in range(hops):
         z, product = multiply(matrix, z, out=product).mul_(1 - alpha).add_(h, alpha=alpha), z
     return z
+
+
+def dropping_power_iteration(
+    adj: Adjacency, h: Tensor, *, alpha: float = 0.1, hops: int = 10, dropout: float = 0.5
+) -> Tensor:
+    """As :func:`power_iteration`; each step drops other entries of Ã and enlarges those that are left."""
+    adj.check_like(h, "h")
+    z: Tensor = _DroppingSteps.apply(h, adj, alpha, hops, dropout)  # type: ignore[no-untyped-call]
+    return z
+
+
+class _DroppingSteps(torch.autograd.Function):
+    """Keeps the entries of every step: H̄ takes the same steps back, with the transposes."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, adj: Adjacency, alpha: float, hops: int, dropout: float) -> Tensor:
+        crow, col, value = adj.matrix.crow_indices(), adj.matrix.col_indices(), adj.matrix.values()
+        ctx.adj, ctx.alpha = adj, alpha
+        ctx.values = [torch.nn.functional.dropout(value, dropout) for _ in range(hops)]
+        start = adj.enter(h).contiguous()
+        z, product = start.clone(), torch.empty_like(start)
+        for each in ctx.values:
+            step = multiply(csr_tensor(crow, col, each), z, out=product)
+            z, product = step.mul_(1 - alpha).add_(start, alpha=alpha), z
+        return adj.leave(z)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        adj: Adjacency = ctx.adj
+        crow, col = adj.matrix.crow_indices(), adj.matrix.col_indices()
+        crow_t, col_t, source = sort_entries(col, rows(crow), adj.num_nodes)
+        z_bar = adj.enter(grad).clone()
+        h_bar, product = torch.zeros_like(z_bar), torch.empty_like(z_bar)
+        for each in reversed(ctx.values):
+            h_bar.add_(z_bar, alpha=ctx.alpha)
+            step = multiply(csr_tensor(crow_t, col_t, move(each, source)), z_bar, out=product)
+            z_bar, product = step.mul_(1 - ctx.alpha), z_bar
+        return adj.leave(h_bar.add_(z_bar)), None, None, None, None
 
 
 class _ExactPageRank(torch.autograd.Function):

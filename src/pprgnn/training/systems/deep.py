@@ -62,6 +62,7 @@ class APPNP:
 
     hops: int = option(10, "steps of the power iteration", least=0)
     alpha: float = option(0.1, "how likely a walk of PageRank returns to its start", least=0, most=1)
+    drop_entries: bool = option(False, "in training, every step drops entries of the matrix at the rate dropout")
 
 
 @dataclass(frozen=True)
