@@ -27,7 +27,8 @@ class MGNNIConv(torch.nn.Module):
         scales: Scales 1, 2, ... up to this one. (default: :obj:`2`)
         gamma: How much of a message survives a step, below 1. (default: :obj:`0.8`)
         bias: Whether to learn an additive bias. (default: :obj:`True`)
-        acceleration, **kwargs: as in :class:`~pprgnn.baselines.equilibrium_conv.EquilibriumConv`.
+        acceleration: as in :class:`~pprgnn.baselines.equilibrium_conv.EquilibriumConv`.
+        **kwargs: as in :class:`~pprgnn.baselines.equilibrium_conv.EquilibriumConv`.
 
     Example:
         >>> import torch
