@@ -103,9 +103,10 @@ def _seconds(subject: Subject) -> float:
 
 def _chosen(subject: Subject) -> str:
     detail = subject.detail
-    if "chosen" in detail:  # a graph kernel has no epochs
+    if "chosen" in detail:  # graph kernels and label propagation have no epochs
         values = listed([f"{name} = {value:g}" for name, value in detail["chosen"].items()])
-        return f"Cross-validation chose {values} among {detail['epochs']}."
+        who = detail.get("chosen_by", "cross-validation")
+        return f"{who[0].upper()}{who[1:]} chose {values} among {detail['epochs']}."
     if subject.is_study:
         runs = counted(len(subject.members), "run")
         who = "the test part itself" if subject.optimistic else "its validation part"

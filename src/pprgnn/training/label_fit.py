@@ -209,7 +209,7 @@ class LabelTraining:
             "best_epoch": best.number if best else 1,
             "best": best.figure if best else None,
             "chosen": chosen,
-            "chosen_by": f"the {self.monitored} part" if best else "nobody, as nothing validates,",
+            "chosen_by": f"the {self.monitored} part" if best else "the order of the settings",
             "layers": [],
             "parameters": 0,  # none that is learned from labels by descent
             "processes": 1,
