@@ -121,7 +121,12 @@ def features(dataset: GraphDataset, kind: str, visible: VisibleLabels | None = N
         )
     if kind == "given+degree":
         return torch.cat([x, one_hot(_degrees(dataset).clamp(max=LARGE_DEGREE), LARGE_DEGREE + 1).float()], dim=1)
-    return x / x.abs().sum(1, keepdim=True).clamp(min=1e-12) if kind == "normalized" else x
+    return x / x.abs().sum(1, keepdim=True).clamp(min=1e-12) if kind == "normalized" else _aligned(x)
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """Where torch puts tensors of its own: in a mapped file they may begin anywhere, and sums differ in last bits."""
+    return x if x.data_ptr() % 64 == 0 else x.clone()
 
 
 def _with_edges(dataset: GraphDataset) -> Tensor:
