@@ -18,8 +18,8 @@ LEAST_SHARE, LEAST_SUM = 1e-2, 1e-6  # what a logarithm takes for nothing
 class LabelNet(Network):
     r"""Known labels of some nodes in, logits of all nodes out; it starts as label propagation.
 
-    The input has a column for each class, and one that tells who has a label at all. All of them spread alike; what
-    arrives of a class, beside what arrives of that last column, is its share. With :math:`\mathbf{s}` the
+    The input has a column for each class, and one that tells who has a label at all. All of them spread alike;
+    what arrives of a class, beside what arrives of that last column, is its share. With :math:`\mathbf{s}` the
     logarithms of the shares and :math:`t` that of the last column, the logits are :math:`a \mathbf{s} +
     f(\mathbf{s}, t)`, at first with :math:`a = 1` and :math:`f = 0`: a perceptron whose last layer starts at 0.
     What spreads should stay positive: use ReLU.

@@ -125,7 +125,7 @@ def features(dataset: GraphDataset, kind: str, visible: VisibleLabels | None = N
 
 
 def _aligned(x: Tensor) -> Tensor:
-    """Where torch puts tensors of its own: in a mapped file they may begin anywhere, and sums differ in last bits."""
+    """Where torch puts its own tensors: in a mapped file they begin anywhere, and sums differ in the last bits."""
     return x if x.data_ptr() % 64 == 0 else x.clone()
 
 

@@ -125,8 +125,8 @@ class Training:
         self.chooses = settings.monitor != "last"
         if self.chooses and not len(getattr(split, self.monitored)):
             raise TrainingError(
-                "There is no validation part to choose the epoch; set training.monitor=last, or divide the data so "
-                "that there is one."
+                "There is no validation part to choose the epoch; set training.monitor=last, or divide the data "
+                "so that there is one."
             )
 
         kind = feature_kind(dataset, config.data.features)
