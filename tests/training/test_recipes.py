@@ -15,8 +15,10 @@ PAPER_GRAPHS = {"MUTAG": True, "PTC": True, "COX2": True, "PROTEINS": True, "NCI
 def test_every_recipe_is_valid_and_builds_its_network(name):
     config = Config.from_toml(find_recipe(name))
     card = find(config.data.name)
-    learned = config.data.features == "embedding"
-    shape = Shape(card.task, 0 if learned else 5, card.classes or 3, 20 if learned else None)
+    learned, labels = (config.data.features == each for each in ("embedding", "labels"))
+    classes = card.classes or 3
+    width = 0 if learned else classes + 1 if labels else 5
+    shape = Shape(card.task, width, classes, 20 if learned else None, "digest" if labels else None)
     with torch.device("meta"):
         network = build_network(config.model, shape)
     assert sum(p.numel() for p in network.parameters()) > 0
