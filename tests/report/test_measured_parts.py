@@ -419,7 +419,7 @@ def test_ours_keeps_as_many_states_as_terms_and_plain_autograd_more_with_every_s
     assert isinstance(found, Cost)
     state = plain.solves[0].given.b.numel() * 4
     assert found.depths == [1, 2, 4, 8, 16, 32, 64, 128]
-    assert found.bytes == [min(5, depth) * state + state // 4 for depth in found.depths]  # and signs of G⁽⁰⁾
+    assert found.bytes == [(min(5, depth) + 1) * state for depth in found.depths]  # and a small G⁽⁰⁾ itself
     unrolled = [each for each in found.unrolled_bytes if each is not None]
     growth = [(b - a) / (d - c) for (a, b), (c, d) in zip(pairwise(unrolled), pairwise(found.depths), strict=True)]
     assert set(growth) == {2 * state}  # the product and the state of each step

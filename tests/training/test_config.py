@@ -301,7 +301,7 @@ def test_a_system_brings_its_usual_settings_and_keeps_the_data():
     config = Config().with_settings(["name=Cora", "lr=0.5", "hidden=7"]).with_values({"system": "GAT"})
     assert config == Config.for_system("gat", DataConfig(name="Cora"))
     assert (config.model.system, config.model.hidden, config.training.lr) == ("gat", 8, 0.005)
-    assert config.model.own == {"heads": 8, "output_heads": 1, "attention_dropout": 0.6}
+    assert config.model.own == {"heads": 8, "output_heads": 1, "attention_dropout": 0.6, "skip": False}
     again = config.with_values({"system": "gat", "hidden": 9})
     assert again.with_values({"system": "gat"}) == again  # the same system changes nothing
     assert again.with_values({"system": "pprgnn"}) == Config(DataConfig(name="Cora"))

@@ -73,7 +73,7 @@ class LabelTraining:
             )
         self.device = choose_device(self.settings.device)
         self.masks = {part: mask.to(self.device) for part, mask in split.masks(dataset).items()}
-        # PAPER: as with networks, without a validation part the test part chooses, and the summary says so.
+        # As with networks, without a validation part the test part chooses, and the summary says so.
         self.monitored = "test" if split.optimistic else "val"
         self.chooses = self.settings.monitor != "last" and bool(self.masks[self.monitored].any())
         train = split.masks(dataset)["train"]
