@@ -30,7 +30,7 @@ EQUAL: dict[str, Any] = {
 class Row(NamedTuple):
     """A system with what its authors set.
 
-    Epochs are such that a row costs about the CPU time of ours, by that of an epoch in a short run, or at least 300
+    Epochs are such that a row costs about the CPU time of ours, by that of an epoch in a short run, or 300 and more
     where an epoch is cheap; published ones have as many as ours.
     """
 
