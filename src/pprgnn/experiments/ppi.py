@@ -30,8 +30,8 @@ EQUAL: dict[str, Any] = {
 class Row(NamedTuple):
     """A system with what its authors set.
 
-    Epochs are such that a row costs about the CPU time of ours, by that of an epoch in a short run, or 300 and more
-    where an epoch is cheap; published ones have as many as ours.
+    Epochs are such that a row costs about the CPU time of ours, by that of an epoch in a short run, or 300 and
+    more where an epoch is cheap; published ones have as many as ours.
     """
 
     system: str
