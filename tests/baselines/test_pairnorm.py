@@ -28,7 +28,8 @@ def test_pairs_keep_their_total_distance_at_any_depth(layers):
     edge_index, _, x = graph(edges=80)
     network = build(PairNormNet, hidden=8, layers=layers, scale=1.5, individually=False)
     seen = []
-    network.norm.register_forward_hook(lambda module, inputs, output: seen.append(output.detach()))
+    for norm in network.norms:
+        norm.register_forward_hook(lambda module, inputs, output: seen.append(output.detach()))
     network(x, edge_index)
     assert len(seen) == layers - 1
     for state in seen:

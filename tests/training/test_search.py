@@ -128,7 +128,7 @@ def test_the_usual_space_has_only_what_the_network_has(changes, without):
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 def test_every_system_has_a_usual_space_or_says_why_not(system):
     config = Config.for_system(system.name)
-    if system.kind == "kernel":
+    if system.kind in ("kernel", "labels"):
         for search in (default_space, lambda config: search_space({"model.own": "1,2"}, config)):
             with pytest.raises(TrainingError, match="chooses its settings by itself"):
                 search(config)

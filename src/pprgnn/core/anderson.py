@@ -33,7 +33,8 @@ class Anderson:
     def __init__(self, like: Tensor, memory: int = MEMORY) -> None:
         self.memory = memory
         self.results, self.residuals = (take(like.detach().expand(memory, *like.shape)) for _ in range(2))
-        self.products = torch.zeros(memory, memory, dtype=torch.float64)  # of the residuals with one another
+        # Of the residuals with one another: a few numbers, wherever the states are.
+        self.products = torch.zeros(memory, memory, dtype=torch.float64, device="cpu")
         self.count = 0  # pairs added since the last restart
         self.accepted = self.rejected = 0
 
@@ -66,7 +67,7 @@ class Anderson:
         share, failed = torch.linalg.solve_ex(square, cross)
         if int(failed) or not bool(share.isfinite().all()):
             return False
-        weights = torch.zeros(known, dtype=torch.float64)
+        weights = torch.zeros(known, dtype=torch.float64, device="cpu")
         weights[others], weights[last] = share, 1 - share.sum()
         torch.mv(self.results[:known].flatten(1).t(), weights.to(out), out=out.view(-1))
         return True

@@ -460,7 +460,8 @@ class _Trial(Generic[Result]):
         status, error = Status.COMPARED, self.log_error
         if again and math.isfinite(error):
             settled, shallower = self.agrees, self.shallower
-            error = self.compare(seed=1)
+            # With a pass whose truncation is known to be small, if there is one.
+            error = self.compare(seed=1, at=shallower if settled else None)
             if not self.agrees and settled:  # the depth is not to blame
                 status, self.shallower, self.log_error = Status.ROUNDING, shallower, min(self.aim, self.allowed)
             elif not self.agrees:
