@@ -19,7 +19,7 @@ from . import reference
 
 COUNT = int(os.environ.get("PPRGNN_ATTACK", "240"))  # how many problems; `make attack` asks for 10,000
 ONE = os.environ.get("PPRGNN_ATTACK_SEED")  # the only problem to try, to repeat a failure
-CHUNKS = 4 if COUNT <= 1000 else 8
+CHUNKS = 4 if COUNT <= 1000 else 40
 
 
 def seeds(chunk: int) -> range:

@@ -36,11 +36,10 @@ def test_random_problems(chunk):
         tally[case.solution.status.name] += 1
     print(dict(tally))
     advice = f"{len(failures)} failures; PPRGNN_ATTACK_SEED=n repeats problem n alone; {dict(tally)}\n"
-    # That rounding is harmless is an estimate: it is wrong in one of a thousand such problems, and chance may make
-    # that more in a part of them. A bound may never be wrong.
+    # That rounding is harmless is an estimate: it may be wrong once in a thousand problems. A bound may never be.
     others = sum(count for name, count in tally.items() if name in CHECK_NAMES - {"claim"})
     assert others == 0, advice + "\n".join(failures[:12])
-    assert tally["claim"] <= tally["problems"] // 250, advice + "\n".join(failures[:12])
+    assert tally["claim"] <= tally["problems"] // 1000, advice + "\n".join(failures[:12])
     assert tally["with an answer"] >= 0.6 * tally["problems"]
     assert tally["claims above tol"] <= 0.01 * tally["problems"] + 1
 

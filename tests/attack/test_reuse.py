@@ -293,7 +293,7 @@ CASES: dict[str, Callable[[], Iterator[Step]]] = {
     "measure_afresh": afresh,
     "compiled": compiled,
     "adam_relu": lambda: training(20, LENGTH, 0.05, 0.5, "relu", lambda rng: undirected(30, 60, rng)),
-    "adam_tanh": lambda: training(21, min(LENGTH, 140), 0.1, 0.5, "tanh", lambda rng: undirected(30, 60, rng)),
+    "adam_tanh": lambda: training(21, LENGTH, 0.1, 0.5, "tanh", lambda rng: undirected(30, 60, rng)),
     "adam_small_graphs": lambda: training(22, LENGTH, 0.01, 0.1, "relu", small_graphs),
 }
 
