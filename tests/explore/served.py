@@ -144,6 +144,11 @@ class Page:
         self.page.wait_for_selector("#panes[aria-busy=false]")
         return self
 
+    def drawn(self) -> "Page":
+        """Wait for the next frame: only then does a page hear that the colours of the system have changed."""
+        self.page.evaluate("() => new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)))")
+        return self
+
     def text(self, selector: str) -> str:
         return str(self.page.locator(selector).first.inner_text())
 

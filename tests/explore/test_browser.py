@@ -299,6 +299,7 @@ def test_text_stands_out_in_both_themes(site, page):
     pages = []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
+        page.drawn()
         pages.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         words, small = page.evaluate(WORDS)
         assert small == []
