@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,13 @@ from pprgnn.core.activation import Activation
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import give, take
 from pprgnn.core.solution import Depth, Status
+
+
+class Sketch(NamedTuple):
+    """What a few random vectors tell of the linear influence of B: an estimate."""
+
+    depth: int  # where it has faded
+    growth: float  # the largest on the way, relative to B itself
 
 
 class Problem(Protocol):
@@ -58,7 +65,7 @@ class Problem(Protocol):
     def bounds(self) -> StepBounds:
         """What is known about its steps."""
 
-    def guess(self, tol: float, max_depth: int) -> int | None:
+    def guess(self, tol: float, max_depth: int) -> Sketch | None:
         """A depth to begin with, found without a pass, or ``None``."""
 
     def norm(self, x: Tensor) -> float:
@@ -215,7 +222,9 @@ class Measured:
         levels = comparison.levels
         if max_depth <= levels:
             return Depth(levels, Status.CAPPED)
-        k = max(levels, (comparison.given.guess(tol, max_depth) or 16) // 2)
+        sketch = comparison.given.guess(tol, max_depth)
+        k, growth = (8, None) if sketch is None else (sketch.depth // 2, sketch.growth)
+        k = max(levels, k)
         while True:
             reference = min(2 * k + 1, max_depth)
             k = min(k, reference - 1)
@@ -231,7 +240,8 @@ class Measured:
                 k, status = max_depth, Status.CAPPED
                 break
             k = reference
-        return Depth(k, status, measured_error=seen, products=comparison.products, reference=reference)
+        products = comparison.products
+        return Depth(k, status, measured_error=seen, products=products, reference=reference, growth=growth)
 
 
 class _Comparison:

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, Generic, NamedTuple
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.depth import Measured, Problem, Result, Run
-from pprgnn.core.rounding import ROUNDINGS, another_pass, passes_for, unit_roundoff
+from pprgnn.core.rounding import MARGIN, ROUNDINGS, another_pass, unit_roundoff
 from pprgnn.core.solution import Depth, Status
 
 PROBES = 16  # random vectors that sketch an input; with few, that of a channel may be small by chance
@@ -32,13 +32,14 @@ FAINT = 1e-10  # below, the share of a channel is as good as none
 class Differences(NamedTuple):
     """How a step differs from the one that was checked last."""
 
-    weight: float  # relative change of W, times depth
+    turn: float  # relative change of W since the step before, times depth
+    weight: float  # the same since the step that was checked
     rate: float  # of log ε, times depth
     graph: float  # 1: another one
     size: float  # of log (nodes, edges)
-    jump: float  # relative change of B since the step before
+    jump: float  # relative change of B, and of its size (log), since the step before
     input: float  # the same since the step that was checked
-    surge: float  # by which factor (log) the share of a channel of B has grown since the step before
+    surge: float  # by which factor (log) the share of a channel has grown since the step before
     channels: float  # the same since the step that was checked
     output: float  # change of log (‖G⁽⁰⁾‖ / ‖B‖); known after the pass
 
@@ -49,8 +50,8 @@ class Differences(NamedTuple):
 
     @property
     def grown(self) -> bool:
-        """Whether a channel has become stronger, and with it what it adds to the error."""
-        return self.surge > SMALL.surge or self.channels > SMALL.channels
+        """Whether a channel may have become stronger, and with it what it adds to the error."""
+        return self.surge > SMALL.surge or self.channels > SMALL.channels or self.turn > SMALL.turn
 
     @property
     def unlike(self) -> bool:
@@ -67,7 +68,7 @@ class Differences(NamedTuple):
 
 # Within these, the error follows from that of the step checked last; found by the schedules of tests/attack.
 SMALL = Differences(
-    weight=4.0, rate=1.0, graph=0.5, size=0.1, jump=0.15, input=0.6, surge=0.3, channels=1.0, output=0.5
+    turn=1.5, weight=4.0, rate=1.0, graph=0.5, size=0.1, jump=0.15, input=0.6, surge=0.3, channels=1.0, output=0.5
 )
 
 
@@ -77,6 +78,7 @@ class _Step:
 
     graph: tuple[int, int, int]
     eps: float
+    log_scale: float  # of ‖B‖
     weight: Tensor
     sketch: Tensor  # random projections of B, relative to ‖B‖
 
@@ -91,9 +93,17 @@ class _Step:
 
     @cached_property
     def log_channels(self) -> Tensor:
-        """The share of each channel in B, as far as the sketch tells."""
+        """The share of each channel in B and in what the next steps make of it, as far as the sketch tells."""
         shares: Tensor = torch.linalg.vector_norm(self.sketch, dim=0)
-        return shares.add_(FAINT).log_()
+        channels = shares.size(0)
+        if self.weight.numel() == channels**2:
+            coupled = self.weight.view(channels, channels).abs() / math.exp(self.log_norm)
+            coupled = coupled + coupled.t()  # its layout is that of whoever made it
+            spread = shares
+            for _ in range(3):
+                spread = spread @ coupled
+                shares = shares + spread
+        return (shares + FAINT).log_()
 
 
 @dataclass(frozen=True)
@@ -191,6 +201,7 @@ class DepthMemory:
     _pause: int = field(default=0, repr=False)  # steps until the next attempt
     _failure: Depth | None = field(default=None, repr=False)
     _rounding: bool = field(default=False, repr=False)  # whether rounding was too large at the last check
+    _delicate: bool = field(default=False, repr=False)  # whether it may decide between branches: no step is like
 
     def forget(self) -> None:
         """Start anew."""
@@ -221,7 +232,7 @@ class DepthMemory:
         step = _look(problem, scale)
         if self._last is None:
             self._before = step
-            guess = problem.guess(tol, max_depth) or START
+            guess = trial.guess(START)
             trial.go(guess)
             checked = self._checked(trial, step, None)
             if self._last is not None:
@@ -245,22 +256,25 @@ class DepthMemory:
         assert self._last is not None
         checked, depth = self._last.step, max(self._depth, 1)
         if not step.comparable(checked):  # another layer, or the same in another precision
-            return Differences(math.inf, 0.0, 1.0, *(math.inf,) * 5, 0.0)
+            return Differences(math.inf, math.inf, 0.0, 1.0, *(math.inf,) * 5, 0.0)
         sizes = zip(step.graph[:2], checked.graph[:2], strict=True)
 
-        def changes(then: _Step) -> tuple[float, float]:
+        def changes(then: _Step) -> tuple[float, float, float]:
+            turn = depth * float(torch.dist(step.weight, then.weight)) / math.exp(then.log_norm)
             growth = problem.agreed(float((step.log_channels - then.log_channels).max()))
             if step.graph[0] != then.graph[0]:
-                return 1.0, growth
+                return turn, 1.0, growth
             size = max(problem.norm(then.sketch), 1e-30)  # it may be 0 by chance
-            return problem.norm(step.sketch - then.sketch) / size, growth
+            change = problem.norm(step.sketch - then.sketch) / size
+            return turn, max(change, abs(step.log_scale - then.log_scale)), growth
 
-        since_check, growth = changes(checked)
-        jump, surge = since_check, growth
+        weight, since_check, growth = changes(checked)
+        turn, jump, surge = weight, since_check, growth
         if self._before is not None and self._before is not checked and step.comparable(self._before):
-            jump, surge = changes(self._before)
+            turn, jump, surge = changes(self._before)
         found = Differences(
-            weight=depth * float(torch.dist(step.weight, checked.weight)) / math.exp(checked.log_norm),
+            turn=turn,
+            weight=weight,
             rate=depth * abs(math.log(step.eps / checked.eps)),
             graph=float(step.graph != checked.graph),
             size=max(abs(math.log(max(now, 1) / max(then, 1))) for now, then in sizes),
@@ -286,6 +300,8 @@ class DepthMemory:
         return self._last.depth_for(step, trial.aim - margin, trial.max_depth)
 
     def _must_check(self, differences: Differences, depth: int) -> bool:
+        if self._delicate:
+            return True
         if not differences.unlike:
             self._unlike_steps = self._good_checks = 0
             unusual = any(now > small for now, small in zip(differences, SMALL, strict=True))
@@ -308,23 +324,23 @@ class DepthMemory:
     ) -> tuple[Depth, Result]:
         """Compare the pass with a shallower one, and go deeper until two agree; learn from it."""
         self.checks += 1
-        disturbed = self._rounding or self.checks % 2 == 1
+        disturbed = float(self._rounding or self.checks % 2 == 1)
         if differences is not None and differences.grown:  # two depths may both miss what grows slowly
-            deeper = math.ceil(self._of_guess * (trial.problem.guess(trial.tol, trial.max_depth) or 0))
+            deeper = math.ceil(self._of_guess * trial.guess(0))
             if deeper > trial.depth:
                 trial.products += trial.depth
                 trial.go(deeper)
         # The first depth comes from a guess and may be much deeper than it must be.
         first = math.inf
         if differences is None:
-            first = trial.compare(self.checks, disturbed, at=3 * trial.depth // 4)
+            first = trial.compare(disturbed, self.checks, part=4)
         if not first <= trial.allowed:
-            first = trial.compare(self.checks, disturbed)
+            first = trial.compare(disturbed, self.checks)
         if differences is not None and not differences.unlike and self._last is not None:
             surprise = first - self._last.log_error_at(trial.shallower, step)
             surprise /= max(differences.movement, 1.0)
             self._surprises.append(min(max(surprise, -12.0), 12.0) if math.isfinite(surprise) else 12.0)
-            trial.eps = step.eps
+            trial.eps = None if differences.grown else step.eps
         passed = trial.agrees
         found = trial.deepen(lambda: _Checked(step, trial.shallower, trial.log_error, 0.0).enough(trial.aim))
         if disturbed or found.status is Status.ROUNDING:
@@ -334,6 +350,9 @@ class DepthMemory:
             self._pause = min(2**self._failed, 64)
             return found, trial.result
         self._failed, self._failure = 0, None
+        self._delicate = trial.delicate
+        if self._delicate and found.status.converged:  # what rounding does is for a closer look to say
+            found = replace(found, includes_rounding=False, growth=trial.growth)
         self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output)
         if differences is not None and differences.unlike:
             self._unlike.append(differences)
@@ -350,11 +369,9 @@ class DepthMemory:
             trial.go(proved)
             return Depth(trial.depth, Status.CERTIFIED, bounds.error(trial.depth)), trial.result
         # Not from training alone: two shallow passes may agree because both miss what grows slowly.
-        trial.go(max(self._depth, trial.problem.guess(trial.tol, trial.max_depth) or START))
-        for seed in range(passes_for(bounds.rounding(trial.depth, unit_roundoff(trial.problem.b)))):
-            if trial.compare(seed) > trial.allowed:
-                break
-        return trial.deepen(lambda: trial.depth), trial.result
+        trial.go(max(self._depth, trial.guess(START)))
+        trial.compare(0.0)
+        return trial.deepen(lambda: trial.depth, rounding=False), trial.result
 
     # ---------------------------------------------------------------------------------------------------- state
     def state(self) -> dict[str, Any]:
@@ -376,7 +393,7 @@ class DepthMemory:
             numbers = [self._last.depth, self._last.log_error, self._last.log_output]
             state["last"] = [_to_json(number) for number in numbers]
             for name, step in (("checked", self._last.step), ("before", self._before)):
-                state[name] = [step.eps, *step.graph]
+                state[name] = [step.eps, step.log_scale, *step.graph]
                 state["tensors"] |= {f"{name}_weight": step.weight.clone(), f"{name}_sketch": step.sketch.clone()}
         return state
 
@@ -387,7 +404,7 @@ class DepthMemory:
             for name in ("checks", "_depth", "_unlike_steps", "_unchecked", "_good_checks", "_failed", "_pause"):
                 setattr(known, name, int(state[name.lstrip("_")]))
             known._work, known._of_guess = float(state["work"]), float(state["of_guess"])
-            known._rounding = bool(state["rounding"])
+            known._rounding, known._delicate = bool(state["rounding"]), bool(state["delicate"])
             known._surprises.extend(float(each) for each in state["surprises"])
             known._needed.extend(int(each) for each in state["needed"])
             known._unlike.extend(Differences(*map(float, each)) for each in state["unlike"])
@@ -418,6 +435,7 @@ class _Trial(Generic[Result]):
         self.eps: float | None = None  # given: what lies between the two depths counts
         self.depth = self.shallower = self.products = 0
         self.log_error = self.log_output = self.allowed = math.inf
+        self.growth: float | None = None
         self.result: Result
         self.ends: list[Tensor] = []
 
@@ -432,11 +450,18 @@ class _Trial(Generic[Result]):
         noise = ROUNDINGS * unit_roundoff(self.ends[0]) * growth
         self.allowed = math.log(max(self.tol, noise if math.isfinite(noise) else 0.0))
 
-    def compare(self, seed: int, disturbed: bool = True, at: int | None = None) -> float:
-        """The difference (log) to a shallower pass, which may be disturbed by rounding errors."""
-        self.shallower = max(self.depth - max(1, self.depth // 8) if at is None else at, self.levels)
+    def guess(self, otherwise: int) -> int:
+        """A depth to begin with, found without a pass."""
+        sketch = self.problem.guess(self.tol, self.max_depth)
+        self.growth = None if sketch is None else sketch.growth
+        return otherwise if sketch is None else sketch.depth
+
+    def compare(self, times: float, seed: int = 0, at: int | None = None, part: int = 8) -> float:
+        """The difference (log) to a shallower pass, disturbed by so many ``times`` what rounding does."""
+        apart = (self.depth // part - 1) | 1  # odd: in a cycle of two states every second depth agrees
+        self.shallower = max(self.depth - max(1, apart) if at is None else at, self.levels)
         self.products += self.shallower
-        with another_pass(self.problem, self.shallower, self.levels, seed, float(disturbed)) as (ends, room):
+        with another_pass(self.problem, self.shallower, self.levels, seed, times) as (ends, room):
             self._difference(ends, room)
         return self.log_error
 
@@ -449,27 +474,38 @@ class _Trial(Generic[Result]):
             error += 0.8 * sum(min(gain - math.log1p(n * self.eps), 0.0) for n in left_out)
         return error <= self.allowed
 
-    def deepen(self, next_depth: Callable[[], int]) -> Depth:
+    @property
+    def delicate(self) -> bool:
+        """Whether rounding may grow to the size of the state, by how errors have changed from level to level."""
+        eps, gain = float(self.problem.eps.min()), 0.0
+        if math.isfinite(self.log_error):
+            gain = max(_gain(self.log_error, self.shallower, eps), 0.0)
+        peak = (math.expm1(gain) - gain) / eps  # log of ∏ κ βₙ over all levels that enlarge
+        return peak + math.log(MARGIN * unit_roundoff(self.ends[0])) > 0
+
+    def deepen(self, next_depth: Callable[[], int], rounding: bool = True) -> Depth:
         """Deeper passes until one agrees with the one before it; then once more with a disturbed one."""
         again = not self.agrees
         while not self.agrees and math.isfinite(self.log_error) and self.depth < self.max_depth:
             before, self.shallower = self.ends, self.depth
             self.products += self.depth
-            self.go(max(next_depth(), math.ceil(1.25 * self.depth), self.depth + 1))
+            apart = max(next_depth() - self.depth, math.ceil(0.25 * self.depth), 1) | 1
+            most = self.max_depth - self.depth
+            self.go(self.depth + min(apart, most if most % 2 else max(most - 1, 1)))
             self._difference(before)
         status, error = Status.COMPARED, self.log_error
-        if again and math.isfinite(error):
-            settled, shallower = self.agrees, self.shallower
+        settled, shallower = self.agrees, self.shallower
+        if again and math.isfinite(error) and (rounding or not settled):
             # With a pass whose truncation is known to be small, if there is one.
-            error = self.compare(seed=1, at=shallower if settled else None)
+            error = self.compare(1.0, seed=1, at=shallower if settled else None)
             if not self.agrees and settled:  # the depth is not to blame
                 status, self.shallower, self.log_error = Status.ROUNDING, shallower, min(self.aim, self.allowed)
             elif not self.agrees:
                 status = Status.CAPPED
         if not error < math.inf:
             status = Status.NOT_FINITE
-        error = math.exp(min(error, 700.0))
-        return Depth(self.depth, status, None, error, products=self.products, includes_rounding=True)
+        found = Depth(self.depth, status, None, math.exp(min(error, 700.0)), products=self.products)
+        return replace(found, includes_rounding=rounding, growth=self.growth)
 
     def _difference(self, other: list[Tensor], room: Tensor | None = None) -> None:
         """The larger of those of G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾."""
@@ -486,6 +522,7 @@ def _look(problem: Problem, scale: float) -> _Step:
     return _Step(
         graph=problem.graph,
         eps=problem.agreed(float(problem.eps.min())),
+        log_scale=math.log(scale),
         weight=problem.gauge.detach().flatten().clone(),
         sketch=(_signs(b.size(0)).to(b) @ b) / scale,
     )
@@ -498,9 +535,9 @@ def _signs(count: int) -> Tensor:
 
 
 def _step_from(state: Mapping[str, Any], name: str) -> _Step:
-    eps, nodes, edges, fingerprint = state[name]
+    eps, log_scale, nodes, edges, fingerprint = state[name]
     weight, sketch = (state["tensors"][f"{name}_{kind}"].clone() for kind in ("weight", "sketch"))
-    return _Step((int(nodes), int(edges), int(fingerprint)), float(eps), weight, sketch)
+    return _Step((int(nodes), int(edges), int(fingerprint)), float(eps), float(log_scale), weight, sketch)
 
 
 def _to_json(value: Any) -> Any:

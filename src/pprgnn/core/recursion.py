@@ -21,6 +21,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import expect, give, place_of, take
 from pprgnn.core.decay import decay, decay_gradient
+from pprgnn.core.depth import Sketch
 from pprgnn.core.lent_buffers import lend, reclaim
 from pprgnn.core.part import PartRows
 from pprgnn.core.twice import not_twice
@@ -101,7 +102,7 @@ class Problem:
             underflow=self.agreed(lipschitz * length * (1 + absolute) * smallest / scale),
         )
 
-    def guess(self, tol: float, max_depth: int) -> int | None:
+    def guess(self, tol: float, max_depth: int) -> Sketch | None:
         """Where the linear influence of B has faded, from a sketch of it with a few random vectors.
 
         ‖∏βₙ Ãˡ |B| Wˡ‖ is estimated by ‖Rᵀ Ãˡ |B| Wˡ‖ with few random rows Rᵀ: a product with a thin matrix
@@ -126,9 +127,10 @@ class Problem:
         for hop in range(hops - 1, -1, -1):  # Horner: the farthest term is multiplied by W most often
             rows = torch.cat([rows, terms[hop]]) @ (weight * decay(hop, rates))
         norms = rows.view(hops, -1).norm(dim=1).flip(0) / math.sqrt(PROBES)
-        faded = ~(norms > 0.1 * tol * self.norm(self.b))  # for l = 1, 2, ...
+        scale = self.norm(self.b)
+        faded = ~(norms > 0.1 * tol * scale)  # for l = 1, 2, ...
         seen = (~faded).nonzero()
-        return int(seen[-1]) + 2 if len(seen) else 1
+        return Sketch(int(seen[-1]) + 2 if len(seen) else 1, float(norms.max()) / scale if scale else 0.0)
 
     def without_input(self) -> Problem:
         """The same steps without B."""

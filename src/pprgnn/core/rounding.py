@@ -17,6 +17,10 @@ from pprgnn.core.solution import Depth, Solution, Status
 DOMINATES = 3.0  # times the tolerance: an estimate may be off by such a factor
 ROUNDINGS = 64  # of the state: what an accurate pass may come to
 STRONG = 16.0  # times what rounding does
+# In pairs of opposite signs: of two branches that rounding decides between, each falls on another one.
+PAIRS = ((0, STRONG), (0, -STRONG), (1, STRONG), (1, -STRONG))
+MARGIN = 1e3  # what grows is estimated
+BRANCH = 0.02  # of the state: what differs more is on another branch
 CLAIMS = (Status.CERTIFIED, Status.MEASURED, Status.COMPARED)
 
 
@@ -35,8 +39,11 @@ def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status,
             return found.solution(state, Status.ROUNDING, bound, None)
         if not safe <= tol:  # the bound is pessimistic: what does rounding really do?
             allowed, estimate = tolerable(problem, state.detach(), tol), 0.0
-            for seed in range(passes_for(safe)):
-                estimate = max(estimate, _estimate(problem, state.detach(), depth, seed))
+            # What may grow to the size of the state may decide between two branches of it.
+            unit = unit_roundoff(state) * MARGIN
+            decides = safe > 1 and not (found.growth is not None and found.growth * unit <= 1)
+            for seed, times in PAIRS if decides else PAIRS[:1]:
+                estimate = max(estimate, _estimate(problem, state.detach(), depth, seed, times))
                 found = found.with_products(depth)
                 if not estimate <= allowed:
                     status = Status.ROUNDING
@@ -53,16 +60,13 @@ def tolerable(problem: Problem, state: Tensor, tol: float) -> float:
     return max(DOMINATES * tol, ROUNDINGS * unit_roundoff(state) * growth)
 
 
-def passes_for(bound: float) -> int:
-    """How many disturbed passes to look at: where rounding may do anything, one may do nothing by chance."""
-    return 1 if bound <= 1 else 3
-
-
-def _estimate(problem: Problem, state: Tensor, depth: int, seed: int) -> float:
+def _estimate(problem: Problem, state: Tensor, depth: int, seed: int, times: float) -> float:
     """From a pass that is disturbed more than by rounding, so that it does not miss another branch of φ."""
     scale = problem.norm(problem.b) or 1.0
-    with torch.no_grad(), another_pass(problem, depth, 0, seed, STRONG) as (ends, room):
-        error = problem.norm(torch.sub(state, ends[0], out=room)) / scale / STRONG
+    with torch.no_grad(), another_pass(problem, depth, 0, seed, times) as (ends, room):
+        error = problem.norm(torch.sub(state, ends[0], out=room)) / scale
+        if error <= BRANCH * problem.norm(state) / scale:  # in proportion to the disturbance
+            error /= STRONG
     return error if math.isfinite(error) else math.inf
 
 
@@ -70,7 +74,7 @@ def _estimate(problem: Problem, state: Tensor, depth: int, seed: int) -> float:
 def another_pass(
     problem: Problem, depth: int, levels: int, seed: int, times: float
 ) -> Iterator[tuple[list[Tensor], Tensor]]:
-    """G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾ of a pass, disturbed by so many ``times`` what rounding does; and scratch."""
+    """G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾ of a pass, disturbed by ``times`` what rounding does (or opposite); and scratch."""
     entered = problem.entered()
     room = [take(entered.b) for _ in range(4)]
     if times:

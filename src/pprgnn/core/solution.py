@@ -51,6 +51,7 @@ class Depth:
     products: int = 0  # sparse products spent on finding k
     includes_rounding: bool = False  # whether what was measured does
     reference: int | None = None  # depth of the pass that k was compared with
+    growth: float | None = None  # estimated: the largest linear influence of B, relative to it
 
     def with_products(self, more: int) -> Depth:
         """After so many more products."""

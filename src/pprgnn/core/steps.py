@@ -19,7 +19,7 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import place_of
 from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
+from pprgnn.core.depth import DepthRule, Sketch, resolve_depth, run_at_depth
 from pprgnn.core.norms import frobenius_norm
 from pprgnn.core.rounding import with_rounding
 from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Solution, Status
@@ -74,7 +74,7 @@ class Steps:
             at_zero = float(torch.linalg.vector_norm(self.function(torch.zeros_like(self.b))))
         return StepBounds(own * constant, slowest, own, at_zero / scale)
 
-    def guess(self, tol: float, max_depth: int) -> int | None:
+    def guess(self, tol: float, max_depth: int) -> Sketch | None:
         """Not without a pass: the function may be anything."""
         return None
 
