@@ -158,10 +158,13 @@ class Floats:
         terms = int((problem.a != 0).sum(1).max(initial=0)) + len(problem.weight) + 8
         strength = _norm(np.abs(problem.a)) * _norm(np.abs(problem.weight))
         rate, eps = lipschitz * _norm(problem.a) * _norm(problem.weight), float(problem.eps.min())
+        # Numbers too small for their type: an entry of A g, which W may enlarge, and one of the result.
+        small = float(np.finfo(dtype).smallest_subnormal) * terms * math.sqrt(problem.b.size)
+        small *= lipschitz * (1 + _norm(np.abs(problem.weight)))
         before = 0.0
         for n, g in problem.passes(depth, dtype):
             beta, norm = 1 / (1 + n * eps), float(_frobenius(g))
-            fresh = unit * (lipschitz * terms * (beta * strength * before + problem.size) + 4 * norm)
+            fresh = unit * (lipschitz * terms * (beta * strength * before + problem.size) + 4 * norm) + small
             error, before, self.state = beta * rate * error + fresh * SAFE, norm, g
         self.rounding = error / problem.size if error < math.inf else math.inf
 

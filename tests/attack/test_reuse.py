@@ -64,7 +64,7 @@ class Record:
         if warned:
             self.needless += self._is_easy(dense, out.dtype)
             return
-        answer = reference.answer(dense, 0.02 * TOL, seconds=5.0)
+        answer = reference.answer(dense, 0.02 * TOL, seconds=60.0)
         assert answer is not None, f"{step.name}: no answer; draw tamer steps"
         error = answer.error(out)
         self.above += error > TOL

@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,14 +17,7 @@ from torch import Tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import give, take
-from pprgnn.core.solution import Depth, Status
-
-
-class Sketch(NamedTuple):
-    """What a few random vectors tell of the linear influence of B: an estimate."""
-
-    depth: int  # where it has faded
-    growth: float  # the largest on the way, relative to B itself
+from pprgnn.core.solution import Depth, Sketch, Status, unit_roundoff
 
 
 class Problem(Protocol):
@@ -223,8 +216,8 @@ class Measured:
         if max_depth <= levels:
             return Depth(levels, Status.CAPPED)
         sketch = comparison.given.guess(tol, max_depth)
-        k, growth = (8, None) if sketch is None else (sketch.depth // 2, sketch.growth)
-        k = max(levels, k)
+        beyond = sketch is not None and sketch.beyond(max_depth, unit_roundoff(comparison.given.b))
+        k = max(levels, 8 if sketch is None else sketch.depth // 2)
         while True:
             reference = min(2 * k + 1, max_depth)
             k = min(k, reference - 1)
@@ -232,7 +225,7 @@ class Measured:
             seen = max(comparison.error(k), comparison.error(reference - 1))
             if not math.isfinite(seen):
                 return Depth(reference, Status.NOT_FINITE, products=comparison.products)
-            if seen <= tol:
+            if seen <= tol and not beyond:
                 k, status = _smallest(comparison.error, tol, levels, k, k // 2), Status.COMPARED
                 seen = comparison.state_errors[k]
                 break
@@ -241,7 +234,7 @@ class Measured:
                 break
             k = reference
         products = comparison.products
-        return Depth(k, status, measured_error=seen, products=products, reference=reference, growth=growth)
+        return Depth(k, status, measured_error=seen, products=products, reference=reference, sketch=sketch)
 
 
 class _Comparison:

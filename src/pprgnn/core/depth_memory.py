@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.depth import Measured, Problem, Result, Run
-from pprgnn.core.rounding import MARGIN, ROUNDINGS, another_pass, unit_roundoff
-from pprgnn.core.solution import Depth, Status
+from pprgnn.core.rounding import ROUNDINGS, another_pass
+from pprgnn.core.solution import MARGIN, Depth, Sketch, Status, unit_roundoff
 
 PROBES = 16  # random vectors that sketch an input; with few, that of a channel may be small by chance
 START = 8  # depth of the first pass where there is no better guess
@@ -352,7 +352,9 @@ class DepthMemory:
         self._failed, self._failure = 0, None
         self._delicate = trial.delicate
         if self._delicate and found.status.converged:  # what rounding does is for a closer look to say
-            found = replace(found, includes_rounding=False, growth=trial.growth)
+            found = replace(found, includes_rounding=False)
+            if trial.beyond:
+                found = replace(found, status=Status.CAPPED)
         self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output)
         if differences is not None and differences.unlike:
             self._unlike.append(differences)
@@ -371,7 +373,10 @@ class DepthMemory:
         # Not from training alone: two shallow passes may agree because both miss what grows slowly.
         trial.go(max(self._depth, trial.guess(START)))
         trial.compare(0.0)
-        return trial.deepen(lambda: trial.depth, rounding=False), trial.result
+        found = trial.deepen(lambda: trial.depth, rounding=False)
+        if found.status.converged and trial.beyond:
+            found = replace(found, status=Status.CAPPED)
+        return found, trial.result
 
     # ---------------------------------------------------------------------------------------------------- state
     def state(self) -> dict[str, Any]:
@@ -435,7 +440,7 @@ class _Trial(Generic[Result]):
         self.eps: float | None = None  # given: what lies between the two depths counts
         self.depth = self.shallower = self.products = 0
         self.log_error = self.log_output = self.allowed = math.inf
-        self.growth: float | None = None
+        self.sketch: Sketch | None = None
         self.result: Result
         self.ends: list[Tensor] = []
 
@@ -452,9 +457,8 @@ class _Trial(Generic[Result]):
 
     def guess(self, otherwise: int) -> int:
         """A depth to begin with, found without a pass."""
-        sketch = self.problem.guess(self.tol, self.max_depth)
-        self.growth = None if sketch is None else sketch.growth
-        return otherwise if sketch is None else sketch.depth
+        self.sketch = self.problem.guess(self.tol, self.max_depth)
+        return otherwise if self.sketch is None else self.sketch.depth
 
     def compare(self, times: float, seed: int = 0, at: int | None = None, part: int = 8) -> float:
         """The difference (log) to a shallower pass, disturbed by so many ``times`` what rounding does."""
@@ -483,6 +487,13 @@ class _Trial(Generic[Result]):
         peak = (math.expm1(gain) - gain) / eps  # log of ∏ κ βₙ over all levels that enlarge
         return peak + math.log(MARGIN * unit_roundoff(self.ends[0])) > 0
 
+    @property
+    def beyond(self) -> bool:
+        """Whether what lies beyond ``max_depth`` may decide between branches, too."""
+        if self.sketch is None:
+            self.guess(0)
+        return self.sketch is not None and self.sketch.beyond(self.max_depth, unit_roundoff(self.ends[0]))
+
     def deepen(self, next_depth: Callable[[], int], rounding: bool = True) -> Depth:
         """Deeper passes until one agrees with the one before it; then once more with a disturbed one."""
         again = not self.agrees
@@ -505,7 +516,7 @@ class _Trial(Generic[Result]):
         if not error < math.inf:
             status = Status.NOT_FINITE
         found = Depth(self.depth, status, None, math.exp(min(error, 700.0)), products=self.products)
-        return replace(found, includes_rounding=rounding, growth=self.growth)
+        return replace(found, includes_rounding=rounding, sketch=self.sketch)
 
     def _difference(self, other: list[Tensor], room: Tensor | None = None) -> None:
         """The larger of those of G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾."""

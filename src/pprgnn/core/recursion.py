@@ -21,9 +21,9 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import expect, give, place_of, take
 from pprgnn.core.decay import decay, decay_gradient
-from pprgnn.core.depth import Sketch
 from pprgnn.core.lent_buffers import lend, reclaim
 from pprgnn.core.part import PartRows
+from pprgnn.core.solution import Sketch
 from pprgnn.core.twice import not_twice
 
 PROBES = 2  # random vectors of a sketch
@@ -108,29 +108,38 @@ class Problem:
         ‖∏βₙ Ãˡ |B| Wˡ‖ is estimated by ‖Rᵀ Ãˡ |B| Wˡ‖ with few random rows Rᵀ: a product with a thin matrix
         for each l instead of a pass. An estimate: φ may let more or less through.
         """
+        scale = self.largest(self.b)
+        if not scale:
+            return Sketch(1, 0.0)
         bounds, entered = self.bounds(), self.entered()
         growing = max(bounds.rate - 1, 0.0) / bounds.eps  # so many levels can enlarge an influence, no more
         hops = min(bounds.depth(0.1 * tol, max_depth) or max_depth, int(1.5 * min(growing, max_depth)) + 16)
         generator = torch.Generator("cpu").manual_seed(0)
         signs = torch.randint(2, (self.adj.identity[0], PROBES), generator=generator, device="cpu") * 2 - 1
-        probes, size = [self.adj.rows_of(signs.to(self.b)).contiguous()], entered.b.abs()
-        terms: list[Tensor] = []  # Rᵀ Ãˡ |B| for l = 1, 2, ...
+        probes, size = [self.adj.rows_of(signs.to(self.b)).contiguous()], entered.b.abs().div_(scale)
+        terms: list[Tensor] = []  # Rᵀ Ãˡ |B| for l = 1, 2, ..., each with the log of a factor
+        logs, log = [], 0.0
         while len(terms) < hops:
             for _ in range(min(hops - len(terms), HOPS_AT_ONCE)):
                 probes.append(self.adj.product(probes[-1], torch.empty_like(probes[-1]), transposed=True))
+                factor = self.largest(probes[-1]) or 1.0  # powers of Ã and W alone may leave every range
+                probes[-1] /= factor
+                log += math.log(factor)
+                logs.append(log)
             together = self.adj.total(torch.cat(probes[1:], dim=1).t() @ size)  # a single pass over B
             terms.extend(torch.split(together.double(), PROBES))
             probes = probes[-1:]
         self.left(entered)
         weight, rates = self.weight.double(), self.eps.double()
-        rows = weight.new_zeros(0, weight.size(0))
+        rows, sizes = weight.new_zeros(0, weight.size(0)), weight.new_zeros(0)
         for hop in range(hops - 1, -1, -1):  # Horner: the farthest term is multiplied by W most often
             rows = torch.cat([rows, terms[hop]]) @ (weight * decay(hop, rates))
-        norms = rows.view(hops, -1).norm(dim=1).flip(0) / math.sqrt(PROBES)
-        scale = self.norm(self.b)
-        faded = ~(norms > 0.1 * tol * scale)  # for l = 1, 2, ...
-        seen = (~faded).nonzero()
-        return Sketch(int(seen[-1]) + 2 if len(seen) else 1, float(norms.max()) / scale if scale else 0.0)
+            factors = rows.view(-1, PROBES, rows.size(1)).abs().amax((1, 2)).clamp_(min=1e-300)
+            rows /= factors.repeat_interleave(PROBES)[:, None]
+            sizes = torch.cat([sizes, sizes.new_tensor([logs[hop]])]) + factors.log()
+        sizes += rows.view(hops, -1).norm(dim=1).log() - math.log(self.norm(size) * math.sqrt(PROBES))
+        seen = (sizes.flip(0) > math.log(0.1 * tol)).nonzero()  # for l = 1, 2, ...
+        return Sketch(int(seen[-1]) + 2 if len(seen) else 1, math.exp(min(float(sizes.max()), 700.0)))
 
     def without_input(self) -> Problem:
         """The same steps without B."""

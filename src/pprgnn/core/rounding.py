@@ -12,14 +12,12 @@ from torch import Tensor
 
 from pprgnn.core.buffers import give, take
 from pprgnn.core.depth import Problem
-from pprgnn.core.solution import Depth, Solution, Status
+from pprgnn.core.solution import Depth, Solution, Status, unit_roundoff
 
-DOMINATES = 3.0  # times the tolerance: an estimate may be off by such a factor
 ROUNDINGS = 64  # of the state: what an accurate pass may come to
 STRONG = 16.0  # times what rounding does
 # In pairs of opposite signs: of two branches that rounding decides between, each falls on another one.
 PAIRS = ((0, STRONG), (0, -STRONG), (1, STRONG), (1, -STRONG))
-MARGIN = 1e3  # what grows is estimated
 BRANCH = 0.02  # of the state: what differs more is on another branch
 CLAIMS = (Status.CERTIFIED, Status.MEASURED, Status.COMPARED)
 
@@ -39,9 +37,7 @@ def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status,
             return found.solution(state, Status.ROUNDING, bound, None)
         if not safe <= tol:  # the bound is pessimistic: what does rounding really do?
             allowed, estimate = tolerable(problem, state.detach(), tol), 0.0
-            # What may grow to the size of the state may decide between two branches of it.
-            unit = unit_roundoff(state) * MARGIN
-            decides = safe > 1 and not (found.growth is not None and found.growth * unit <= 1)
+            decides = safe > 1 and (found.sketch is None or found.sketch.decides(unit_roundoff(state)))
             for seed, times in PAIRS if decides else PAIRS[:1]:
                 estimate = max(estimate, _estimate(problem, state.detach(), depth, seed, times))
                 found = found.with_products(depth)
@@ -52,12 +48,12 @@ def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status,
 
 
 def tolerable(problem: Problem, state: Tensor, tol: float) -> float:
-    """What rounding may add, relative to ‖B‖: a few times the tolerance, or a few roundings of the state itself.
+    """What rounding may add, relative to ‖B‖: the tolerance, or a few roundings of the state itself.
 
     A state that is much larger than B cannot even be stored to ``tol`` of ‖B‖.
     """
     growth = problem.norm(state) / (problem.norm(problem.b) or 1.0)
-    return max(DOMINATES * tol, ROUNDINGS * unit_roundoff(state) * growth)
+    return max(tol, ROUNDINGS * unit_roundoff(state) * growth)
 
 
 def _estimate(problem: Problem, state: Tensor, depth: int, seed: int, times: float) -> float:
@@ -104,8 +100,3 @@ def _disturbed_pass(
             g.view(rows, columns).mul_(factors[:rows, None]).mul_(factors[rows:])
         g, other = entered.step(n, g, other, product), g
     return [problem.leave(g, out=other), kept] if levels else [problem.leave(g, out=other)]
-
-
-def unit_roundoff(x: Tensor) -> float:
-    """u: the relative error of one rounded operation, at most."""
-    return torch.finfo(x.dtype).eps / 2

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -39,6 +41,24 @@ class Status(Enum):
         return self not in (Status.ROUNDING, Status.CAPPED, Status.NOT_FINITE)
 
 
+MARGIN = 1e3  # how far an influence grows is an estimate
+
+
+class Sketch(NamedTuple):
+    """What a few random vectors tell of the linear influence of B: an estimate."""
+
+    depth: int  # where it has faded
+    growth: float  # the largest on the way, relative to B itself
+
+    def decides(self, unit: float) -> bool:
+        """Whether differences of ``unit`` may grow to the size of the state, and choose a branch of it."""
+        return not self.growth * unit * MARGIN <= 1
+
+    def beyond(self, max_depth: int, unit: float) -> bool:
+        """Whether that holds of what lies beyond ``max_depth``: passes that agree then tell nothing."""
+        return self.depth > max_depth and self.decides(unit)
+
+
 @dataclass(frozen=True)
 class Depth:
     """The answer of a depth rule. Errors are relative: ‖G - G∞‖ / ‖B‖ in the Frobenius norm."""
@@ -51,7 +71,7 @@ class Depth:
     products: int = 0  # sparse products spent on finding k
     includes_rounding: bool = False  # whether what was measured does
     reference: int | None = None  # depth of the pass that k was compared with
-    growth: float | None = None  # estimated: the largest linear influence of B, relative to it
+    sketch: Sketch | None = None
 
     def with_products(self, more: int) -> Depth:
         """After so many more products."""
@@ -148,3 +168,6 @@ def weakest(solutions: Sequence[Solution], state: Tensor) -> Solution:
     )
 
 
+def unit_roundoff(x: Tensor) -> float:
+    """u: the relative error of one rounded operation, at most."""
+    return torch.finfo(x.dtype).eps / 2

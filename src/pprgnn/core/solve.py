@@ -119,6 +119,8 @@ def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
             f"Rounding errors in {dtype} exceed tol = {tol:g} of ‖b‖{reached}: {facts}. Use {finer}a larger eps, "
             f"smaller weights or a larger tol."
         )
+    if error is not None and error <= tol:
+        reached = "; two depths agree, but what lies beyond may still grow and decide otherwise"
     return (
         f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}: {facts}. Raise max_depth, "
         f"use a larger eps, or regularise the weights."

@@ -19,10 +19,10 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import place_of
 from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.depth import DepthRule, Sketch, resolve_depth, run_at_depth
+from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
 from pprgnn.core.norms import frobenius_norm
 from pprgnn.core.rounding import with_rounding
-from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Solution, Status
+from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Sketch, Solution, Status
 from pprgnn.core.solve import check_limits, check_precision, failure, finite
 
 
