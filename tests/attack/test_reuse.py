@@ -434,6 +434,23 @@ class Schedule:
 
 
 SCHEDULES, STEPS = (200, 6) if COUNT <= 1000 else (1000, 15)
+WRONG_ONCE = {
+    "a cycle of two states": (453, 573),
+    "another W": (597, 630),
+    "W couples a strong channel": (375, 1172, 1278),
+    "the size of B, with tanh": (2644,),
+}
+
+
+@pytest.mark.parametrize("why", WRONG_ONCE)
+@pytest.mark.filterwarnings("ignore:Symmetric normalisation gives weight 0")
+def test_schedules_that_were_wrong_once(why):
+    record = Record()
+    for seed in WRONG_ONCE[why]:
+        for n, step in enumerate(Schedule(seed).steps(15)):
+            step.name = f"seed {seed}, step {n}, {step.name}"
+            record.add(step)
+    record.judge(allowed=0)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
