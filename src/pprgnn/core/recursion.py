@@ -115,8 +115,9 @@ class Problem:
         growing = max(bounds.rate - 1, 0.0) / bounds.eps  # so many levels can enlarge an influence, no more
         hops = min(bounds.depth(0.1 * tol, max_depth) or max_depth, int(1.5 * min(growing, max_depth)) + 16)
         generator = torch.Generator("cpu").manual_seed(0)
-        signs = torch.randint(2, (self.adj.identity[0], PROBES), generator=generator, device="cpu") * 2 - 1
-        probes, size = [self.adj.rows_of(signs.to(self.b)).contiguous()], entered.b.abs().div_(scale)
+        # Not signs: on few nodes all of these may be orthogonal to what grows.
+        rows = torch.randn(self.adj.identity[0], PROBES, generator=generator, device="cpu")
+        probes, size = [self.adj.rows_of(rows.to(self.b)).contiguous()], entered.b.abs().div_(scale)
         terms: list[Tensor] = []  # Rᵀ Ãˡ |B| for l = 1, 2, ..., each with the log of a factor
         logs, log = [], 0.0
         while len(terms) < hops:
