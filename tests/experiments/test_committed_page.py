@@ -20,6 +20,14 @@ def test_the_page_is_made_of_the_lines(tmp_path, monkeypatch):
     assert same, "RESULTS.md is not what results/*.jsonl give; run `pprgnn reproduce report`"
 
 
+@pytest.mark.skipif(not (ROOT / "RESULTS.md").is_file(), reason="only in a checkout")
+def test_the_readme_says_what_the_page_says():
+    page, readme = ((ROOT / name).read_text() for name in ("RESULTS.md", "README.md"))
+    short = [line for line in page.split("\n## ")[0].splitlines() if line.startswith("- **")]
+    assert len(short) >= 5
+    assert [line for line in short if line not in readme.splitlines()] == [], "copy these lines into README.md"
+
+
 def test_honest_lines_never_let_the_test_part_choose():
     store = Store(ROOT / "results")
     lines = [line for name in EXPERIMENTS for line in store.lines(name) if "error" not in line]
