@@ -50,7 +50,7 @@ WRONG_ONCE = {
     "underflow": (375, 516, 687, 1674, 2103, 2273, 2601),
     "the deeper pass is rounded and falls on the same branch": (784, 1329, 2243, 2389),
 }
-# Two depths, and several disturbed passes, once agreed on a wrong branch here; the exact answers take a minute each.
+# Two depths, and several disturbed passes, once agreed on a wrong branch here; exact answers take a minute each.
 CHOSEN_BY_CHANCE = {"rounding": (560, 1013, 1881, 2823, 9079), "beyond max_depth": (4674, 5931, 8161, 8441)}
 
 
