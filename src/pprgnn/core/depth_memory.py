@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, Generic, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from pprgnn.core.depth import Measured, Problem, Result, Run
-from pprgnn.core.rounding import ROUNDINGS, another_pass
+from pprgnn.core.rounding import PAIRS, ROUNDINGS, another_pass, estimated
 from pprgnn.core.solution import MARGIN, Depth, Sketch, Status, unit_roundoff
 
 PROBES = 16  # random vectors that sketch an input; with few, that of a channel may be small by chance
@@ -27,6 +29,7 @@ START = 8  # depth of the first pass where there is no better guess
 SMALLEST = 1e-12  # below, an error is noise
 TINY = 1e-12  # of ‖B‖: numbers of this size must not underflow
 FAINT = 1e-10  # below, the share of a channel is as good as none
+Numbers = npt.NDArray[np.floating[Any]]
 
 
 class Differences(NamedTuple):
@@ -88,22 +91,31 @@ class _Step:
         return all(a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs)
 
     @cached_property
-    def log_norm(self) -> float:
-        return math.log(max(float(torch.linalg.vector_norm(self.weight)), 1e-30))
+    def numbers(self) -> Numbers:
+        """W in NumPy, whose operations on a few numbers take a fraction of torch's time."""
+        return self.weight.cpu().numpy()
 
     @cached_property
-    def log_channels(self) -> Tensor:
+    @np.errstate(all="ignore")
+    def log_norm(self) -> float:
+        return math.log(max(float(np.linalg.norm(self.numbers)), 1e-30))
+
+    @cached_property
+    @np.errstate(all="ignore")  # numbers that overflow are seen by what comes out
+    def log_channels(self) -> Numbers:
         """The share of each channel in B and in what the next steps make of it, as far as the sketch tells."""
-        shares: Tensor = torch.linalg.vector_norm(self.sketch, dim=0)
-        channels = shares.size(0)
-        if self.weight.numel() == channels**2:
-            coupled = self.weight.view(channels, channels).abs() / math.exp(self.log_norm)
-            coupled = coupled + coupled.t()  # its layout is that of whoever made it
+        sketch = self.sketch.cpu().numpy()
+        shares: Numbers = np.sqrt(np.einsum("ij,ij->j", sketch, sketch))
+        channels = shares.size
+        if self.numbers.size == channels**2:
+            coupled = np.abs(self.numbers.reshape(channels, channels))
+            coupled = (coupled + coupled.T) / math.exp(self.log_norm)  # its layout is that of whoever made it
             spread = shares
             for _ in range(3):
                 spread = spread @ coupled
                 shares = shares + spread
-        return (shares + FAINT).log_()
+        logs: Numbers = np.log(shares + FAINT)
+        return logs
 
 
 @dataclass(frozen=True)
@@ -201,7 +213,8 @@ class DepthMemory:
     _pause: int = field(default=0, repr=False)  # steps until the next attempt
     _failure: Depth | None = field(default=None, repr=False)
     _rounding: bool = field(default=False, repr=False)  # whether rounding was too large at the last check
-    _delicate: bool = field(default=False, repr=False)  # whether it may decide between branches: no step is like
+    _delicate: bool = field(default=False, repr=False)  # whether it may decide between branches
+    _doubtful: bool = field(default=False, repr=False)  # whether it did, or what lies beyond max_depth may
 
     def forget(self) -> None:
         """Start anew."""
@@ -259,8 +272,9 @@ class DepthMemory:
             return Differences(math.inf, math.inf, 0.0, 1.0, *(math.inf,) * 5, 0.0)
         sizes = zip(step.graph[:2], checked.graph[:2], strict=True)
 
+        @np.errstate(all="ignore")
         def changes(then: _Step) -> tuple[float, float, float]:
-            turn = depth * float(torch.dist(step.weight, then.weight)) / math.exp(then.log_norm)
+            turn = depth * float(np.linalg.norm(step.numbers - then.numbers)) / math.exp(then.log_norm)
             growth = problem.agreed(float((step.log_channels - then.log_channels).max()))
             if step.graph[0] != then.graph[0]:
                 return turn, 1.0, growth
@@ -300,14 +314,15 @@ class DepthMemory:
         return self._last.depth_for(step, trial.aim - margin, trial.max_depth)
 
     def _must_check(self, differences: Differences, depth: int) -> bool:
-        if self._delicate:
+        if self._doubtful or (self._delicate and differences.unlike):
             return True
         if not differences.unlike:
             self._unlike_steps = self._good_checks = 0
-            unusual = any(now > small for now, small in zip(differences, SMALL, strict=True))
+            near, share, passes = (0.5, 5 * self.share, 4) if self._delicate else (1.0, self.share, 1)
+            unusual = any(now > near * small for now, small in zip(differences, SMALL, strict=True))
             assert self._last is not None
             far = depth > 1.25 * self._last.depth + 2  # such as with a smaller tolerance
-            return unusual or far or self._work * self.share >= depth
+            return unusual or far or self._work * share >= passes * depth
         self._unlike_steps += 1
         self._unchecked += 1
         if self._unlike_steps <= 6 or len(self._unlike) < 8:
@@ -331,11 +346,10 @@ class DepthMemory:
                 trial.products += trial.depth
                 trial.go(deeper)
         # The first depth comes from a guess and may be much deeper than it must be.
-        first = math.inf
-        if differences is None:
-            first = trial.compare(disturbed, self.checks, part=4)
-        if not first <= trial.allowed:
-            first = trial.compare(disturbed, self.checks)
+        first = trial.compare(disturbed, self.checks, part=2.3 if differences is None else 8)
+        if differences is None and trial.allowed < first < math.inf:
+            enough = _Checked(step, trial.shallower, first, 0.0).enough(trial.aim)
+            first = trial.compare(disturbed, self.checks, at=enough)
         if differences is not None and not differences.unlike and self._last is not None:
             surprise = first - self._last.log_error_at(trial.shallower, step)
             surprise /= max(differences.movement, 1.0)
@@ -351,10 +365,10 @@ class DepthMemory:
             return found, trial.result
         self._failed, self._failure = 0, None
         self._delicate = trial.delicate
-        if self._delicate and found.status.converged:  # what rounding does is for a closer look to say
-            found = replace(found, includes_rounding=False)
-            if trial.beyond:
-                found = replace(found, status=Status.CAPPED)
+        if self._delicate and found.status.converged:
+            found = trial.look_closer(found)
+            self._rounding = found.status is Status.ROUNDING
+        self._doubtful = self._delicate and not found.status.converged
         self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output)
         if differences is not None and differences.unlike:
             self._unlike.append(differences)
@@ -409,7 +423,8 @@ class DepthMemory:
             for name in ("checks", "_depth", "_unlike_steps", "_unchecked", "_good_checks", "_failed", "_pause"):
                 setattr(known, name, int(state[name.lstrip("_")]))
             known._work, known._of_guess = float(state["work"]), float(state["of_guess"])
-            known._rounding, known._delicate = bool(state["rounding"]), bool(state["delicate"])
+            for name in ("_rounding", "_delicate", "_doubtful"):
+                setattr(known, name, bool(state[name.lstrip("_")]))
             known._surprises.extend(float(each) for each in state["surprises"])
             known._needed.extend(int(each) for each in state["needed"])
             known._unlike.extend(Differences(*map(float, each)) for each in state["unlike"])
@@ -460,10 +475,11 @@ class _Trial(Generic[Result]):
         self.sketch = self.problem.guess(self.tol, self.max_depth)
         return otherwise if self.sketch is None else self.sketch.depth
 
-    def compare(self, times: float, seed: int = 0, at: int | None = None, part: int = 8) -> float:
+    def compare(self, times: float, seed: int = 0, at: int | None = None, part: float = 8) -> float:
         """The difference (log) to a shallower pass, disturbed by so many ``times`` what rounding does."""
-        apart = (self.depth // part - 1) | 1  # odd: in a cycle of two states every second depth agrees
-        self.shallower = max(self.depth - max(1, apart) if at is None else at, self.levels)
+        apart = int(self.depth / part) if at is None else self.depth - at
+        apart = max((apart - 1) | 1, 1)  # odd: in a cycle of two states every second depth agrees
+        self.shallower = max(self.depth - apart, self.levels)
         self.products += self.shallower
         with another_pass(self.problem, self.shallower, self.levels, seed, times) as (ends, room):
             self._difference(ends, room)
@@ -493,6 +509,14 @@ class _Trial(Generic[Result]):
         if self.sketch is None:
             self.guess(0)
         return self.sketch is not None and self.sketch.beyond(self.max_depth, unit_roundoff(self.ends[0]))
+
+    def look_closer(self, found: Depth) -> Depth:
+        """What rounding does to a pass that agrees with another one, since both may be on a wrong branch."""
+        error, harmless, products = estimated(self.problem, self.ends[0], self.depth, self.tol, PAIRS[:2])
+        found = replace(found.with_products(products), rounding_error=error)
+        if not harmless:
+            return replace(found, status=Status.ROUNDING)
+        return replace(found, status=Status.CAPPED) if self.beyond else found
 
     def deepen(self, next_depth: Callable[[], int], rounding: bool = True) -> Depth:
         """Deeper passes until one agrees with the one before it; then once more with a disturbed one."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -20,6 +21,17 @@ STRONG = 16.0  # times what rounding does
 PAIRS = ((0, STRONG), (0, -STRONG), (1, STRONG), (1, -STRONG))
 BRANCH = 0.02  # of the state: what differs more is on another branch
 CLAIMS = (Status.CERTIFIED, Status.MEASURED, Status.COMPARED)
+_looks = ContextVar("_looks", default=True)
+
+
+@contextmanager
+def rounding_ignored() -> Iterator[None]:
+    """Within it nobody asks what rounding does, which takes several passes: for scores that are only compared."""
+    token = _looks.set(False)
+    try:
+        yield
+    finally:
+        _looks.reset(token)
 
 
 def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status, tol: float) -> Solution:
@@ -29,22 +41,30 @@ def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status,
     its result by what was seen.
     """
     bound = estimate = None
-    if status in CLAIMS and not found.includes_rounding:
+    if status in CLAIMS and not found.includes_rounding and _looks.get():
         depth, bounds = found.reference or found.k, problem.bounds()
         safe = bounds.rounding(depth, unit_roundoff(state))
         bound = safe if math.isfinite(safe) else None
         if bounds.underflow > tol:  # numbers too small for their type: a disturbance would not show it
             return found.solution(state, Status.ROUNDING, bound, None)
         if not safe <= tol:  # the bound is pessimistic: what does rounding really do?
-            allowed, estimate = tolerable(problem, state.detach(), tol), 0.0
             decides = safe > 1 and (found.sketch is None or found.sketch.decides(unit_roundoff(state)))
-            for seed, times in PAIRS if decides else PAIRS[:1]:
-                estimate = max(estimate, _estimate(problem, state.detach(), depth, seed, times))
-                found = found.with_products(depth)
-                if not estimate <= allowed:
-                    status = Status.ROUNDING
-                    break
+            pairs = PAIRS if decides else PAIRS[:1]
+            estimate, harmless, products = estimated(problem, state.detach(), depth, tol, pairs)
+            found, status = found.with_products(products), status if harmless else Status.ROUNDING
     return found.solution(state, status, bound, estimate)
+
+
+def estimated(
+    problem: Problem, state: Tensor, depth: int, tol: float, disturbances: Sequence[tuple[int, float]]
+) -> tuple[float, bool, int]:
+    """What rounding adds to a state, whether it may, and the products that took."""
+    allowed, error, products = tolerable(problem, state, tol), 0.0, 0
+    for seed, times in disturbances:
+        error, products = max(error, _estimate(problem, state, depth, seed, times)), products + depth
+        if not error <= allowed:
+            return error, False, products
+    return error, True, products
 
 
 def tolerable(problem: Problem, state: Tensor, tol: float) -> float:

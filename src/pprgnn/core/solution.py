@@ -72,6 +72,7 @@ class Depth:
     includes_rounding: bool = False  # whether what was measured does
     reference: int | None = None  # depth of the pass that k was compared with
     sketch: Sketch | None = None
+    rounding_error: float | None = None  # estimated, by a rule that looks at it itself
 
     def with_products(self, more: int) -> Depth:
         """After so many more products."""
@@ -86,6 +87,7 @@ class Depth:
     ) -> Solution:
         """What came out at this depth."""
         errors = (self.truncation_bound, self.measured_error, self.estimated_error)
+        rounding_error = self.rounding_error if rounding_error is None else rounding_error
         return Solution(state, self.k, status, self.products + self.k, *errors, rounding_bound, rounding_error)
 
 

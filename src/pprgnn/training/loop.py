@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.buffers import states_on_disk
+from pprgnn.core.rounding import rounding_ignored
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
@@ -282,7 +283,7 @@ class Training:
         """Score the part that chooses the epoch (on a state that is already there), and keep the best weights."""
         meter = self._meter()
         self.network.eval()
-        with torch.no_grad(), self.average or nullcontext():
+        with torch.no_grad(), rounding_ignored(), self.average or nullcontext():
             for batch in self.fixed:
                 logits = head(self.network, batch, self._encode(batch) if state is None else state)
                 _, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)

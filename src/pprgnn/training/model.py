@@ -27,6 +27,7 @@ from pprgnn.training.thresholds import Threshold
 
 FORMAT = "pprgnn model, version 1"
 GRAPHS_PER_PASS = 128
+NODES_PER_PASS = 4096  # of small graphs, in node tasks
 
 
 @dataclass
@@ -203,7 +204,9 @@ class Model:
 
 def graphs_per_pass(batches: Batches) -> int:
     """How many graphs are evaluated at once, by all processes together."""
-    return (1 if batches.task == "node" else GRAPHS_PER_PASS) * batches.share[1]
+    graphs = len(batches.dataset)
+    small = NODES_PER_PASS * graphs // max(batches.dataset.num_nodes, 1)  # so many have that many nodes
+    return max(1, min(small, graphs) if batches.task == "node" else GRAPHS_PER_PASS) * batches.share[1]
 
 
 def forward(network: Network, batch: Batch) -> Tensor:
