@@ -27,6 +27,7 @@ from pprgnn.core.solution import MARGIN, Depth, Sketch, Status, unit_roundoff
 PROBES = 16  # random vectors that sketch an input; with few, that of a channel may be small by chance
 START = 8  # depth of the first pass where there is no better guess
 SMALLEST = 1e-12  # below, an error is noise
+SLACK = 5.0  # how far below the aim (log) an error must be to say that a pass is much too deep
 TINY = 1e-12  # of ‖B‖: numbers of this size must not underflow
 FAINT = 1e-10  # below, the share of a channel is as good as none
 Numbers = npt.NDArray[np.floating[Any]]
@@ -345,11 +346,18 @@ class DepthMemory:
             if deeper > trial.depth:
                 trial.products += trial.depth
                 trial.go(deeper)
-        # The first depth comes from a guess and may be much deeper than it must be.
-        first = trial.compare(disturbed, self.checks, part=2.3 if differences is None else 8)
-        if differences is None and trial.allowed < first < math.inf:
-            enough = _Checked(step, trial.shallower, first, 0.0).enough(trial.aim)
-            first = trial.compare(disturbed, self.checks, at=enough)
+        last = self._last
+        if differences is None or (last is not None and last.log_error < trial.aim - SLACK):
+            # A depth that comes from a guess, or that leaves so much to spare, is much deeper than it must be.
+            first = trial.compare(disturbed, self.checks, part=2.3)
+            if trial.allowed < first < math.inf:
+                enough = _Checked(step, trial.shallower, first, 0.0).enough(trial.aim)
+                first = trial.compare(disturbed, self.checks, at=enough)
+        elif differences.unlike or differences.grown or last is None:
+            first = trial.compare(disturbed, self.checks)
+        else:  # where the aim is just expected: what is known then is known of the depth that is needed
+            expected = last.depth_for(step, trial.aim, trial.depth)
+            first = trial.compare(disturbed, self.checks, at=max(expected, math.ceil(0.75 * trial.depth)))
         if differences is not None and not differences.unlike and self._last is not None:
             surprise = first - self._last.log_error_at(trial.shallower, step)
             surprise /= max(differences.movement, 1.0)
