@@ -127,6 +127,47 @@ def test_reused_depths_are_good_enough_while_the_weights_drift(growth, turn, tol
     assert reused >= 90
 
 
+def chain(length, dtype=torch.float32):
+    ends = torch.stack([torch.arange(length - 1), torch.arange(1, length)])
+    return Adjacency.from_edge_index(torch.cat([ends, ends.flip(0)], dim=1), num_nodes=length, dtype=dtype)
+
+
+def test_a_depth_does_not_run_away_where_the_state_is_saturated():
+    """By ‖W‖₂ the error should grow a thousandfold in each step; tanh does not let it."""
+    memory, adj, b = DepthMemory(), chain(100), torch.zeros(100, 4)
+    b[0] = 1.0
+    depths = []
+    for step in range(40):
+        weight = min(1 + 0.15 * step, 4.5) * torch.eye(4)
+        depths.append(learn(memory, b, weight, adj, eps=0.02, activation="tanh", max_depth=2000).depth)
+    assert max(depths) < 1000
+    assert depths[-1] < 600
+
+
+def test_delicate_steps_that_are_alike_are_not_all_checked():
+    """Linear growth of e^12 in float32: rounding might decide between branches, and a closer look tells."""
+    memory, adj, b = DepthMemory(), chain(100), torch.zeros(100, 4)
+    b[0] = 1.0
+    statuses = [
+        learn(memory, b, (3 + 1e-5 * step) * torch.eye(4), adj, eps=0.025, activation="tanh").status
+        for step in range(40)
+    ]
+    assert memory._delicate
+    assert statuses[0] is Status.COMPARED
+    assert statuses.count(Status.REUSED) >= 30
+    assert memory.checks >= 2
+
+
+def test_where_rounding_decides_every_step_says_so():
+    """W = -6·I: the branch is chosen by rounding, and steps that are alike must not hide it."""
+    memory, b = DepthMemory(), draw_b(30, 2).float()
+    half = torch.randint(0, 30, (2, 60), generator=torch.Generator().manual_seed(0))
+    adj = Adjacency.from_edge_index(torch.cat([half, half.flip(0)], dim=1), num_nodes=30)
+    for _ in range(5):
+        with pytest.warns(ConvergenceWarning):
+            assert not learn(memory, b, -6 * torch.eye(2), adj, eps=0.06, activation="tanh").converged
+
+
 def test_inputs_whose_norm_overflows_are_checked():
     memory, b, weight = DepthMemory(), draw_b(34, 3).float(), draw_weight(3, 1.0).float()
     for size in (1.0, 1.0, 3e37, 3e37, 1e-38):

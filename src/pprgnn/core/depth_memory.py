@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, Generic, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -30,7 +28,6 @@ SMALLEST = 1e-12  # below, an error is noise
 SLACK = 5.0  # how far below the aim (log) an error must be to say that a pass is much too deep
 TINY = 1e-12  # of ‖B‖: numbers of this size must not underflow
 FAINT = 1e-10  # below, the share of a channel is as good as none
-Numbers = npt.NDArray[np.floating[Any]]
 
 
 class Differences(NamedTuple):
@@ -85,6 +82,7 @@ class _Step:
     log_scale: float  # of ‖B‖
     weight: Tensor
     sketch: Tensor  # random projections of B, relative to ‖B‖
+    size: float  # of the sketch
 
     def comparable(self, other: _Step) -> bool:
         """Whether both are steps of the same layer."""
@@ -92,31 +90,22 @@ class _Step:
         return all(a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs)
 
     @cached_property
-    def numbers(self) -> Numbers:
-        """W in NumPy, whose operations on a few numbers take a fraction of torch's time."""
-        return self.weight.cpu().numpy()
-
-    @cached_property
-    @np.errstate(all="ignore")
     def log_norm(self) -> float:
-        return math.log(max(float(np.linalg.norm(self.numbers)), 1e-30))
+        return math.log(max(float(torch.linalg.vector_norm(self.weight)), 1e-30))
 
     @cached_property
-    @np.errstate(all="ignore")  # numbers that overflow are seen by what comes out
-    def log_channels(self) -> Numbers:
+    def log_channels(self) -> Tensor:
         """The share of each channel in B and in what the next steps make of it, as far as the sketch tells."""
-        sketch = self.sketch.cpu().numpy()
-        shares: Numbers = np.sqrt(np.einsum("ij,ij->j", sketch, sketch))
-        channels = shares.size
-        if self.numbers.size == channels**2:
-            coupled = np.abs(self.numbers.reshape(channels, channels))
-            coupled = (coupled + coupled.T) / math.exp(self.log_norm)  # its layout is that of whoever made it
+        shares: Tensor = torch.linalg.vector_norm(self.sketch, dim=0)
+        channels = shares.size(0)
+        if self.weight.numel() == channels**2:
+            coupled = self.weight.view(channels, channels).abs() / math.exp(self.log_norm)
+            coupled = coupled + coupled.t()  # its layout is that of whoever made it
             spread = shares
             for _ in range(3):
                 spread = spread @ coupled
                 shares = shares + spread
-        logs: Numbers = np.log(shares + FAINT)
-        return logs
+        return (shares + FAINT).log_()
 
 
 @dataclass(frozen=True)
@@ -273,20 +262,20 @@ class DepthMemory:
             return Differences(math.inf, math.inf, 0.0, 1.0, *(math.inf,) * 5, 0.0)
         sizes = zip(step.graph[:2], checked.graph[:2], strict=True)
 
-        @np.errstate(all="ignore")
         def changes(then: _Step) -> tuple[float, float, float]:
-            turn = depth * float(np.linalg.norm(step.numbers - then.numbers)) / math.exp(then.log_norm)
+            turn = depth * float(torch.dist(step.weight, then.weight)) / math.exp(then.log_norm)
             growth = problem.agreed(float((step.log_channels - then.log_channels).max()))
             if step.graph[0] != then.graph[0]:
                 return turn, 1.0, growth
-            size = max(problem.norm(then.sketch), 1e-30)  # it may be 0 by chance
-            change = problem.norm(step.sketch - then.sketch) / size
+            change = problem.norm(step.sketch - then.sketch) / max(then.size, 1e-30)  # it may be 0 by chance
             return turn, max(change, abs(step.log_scale - then.log_scale)), growth
 
         weight, since_check, growth = changes(checked)
         turn, jump, surge = weight, since_check, growth
-        if self._before is not None and self._before is not checked and step.comparable(self._before):
-            turn, jump, surge = changes(self._before)
+        moved = turn > SMALL.turn or jump > SMALL.jump or surge > SMALL.surge  # or else it is like the checked one
+        before = self._before
+        if moved and before is not None and before is not checked and step.comparable(before):
+            turn, jump, surge = changes(before)
         found = Differences(
             turn=turn,
             weight=weight,
@@ -420,7 +409,7 @@ class DepthMemory:
             numbers = [self._last.depth, self._last.log_error, self._last.log_output]
             state["last"] = [_to_json(number) for number in numbers]
             for name, step in (("checked", self._last.step), ("before", self._before)):
-                state[name] = [step.eps, step.log_scale, *step.graph]
+                state[name] = [step.eps, step.log_scale, _to_json(step.size), *step.graph]
                 state["tensors"] |= {f"{name}_weight": step.weight.clone(), f"{name}_sketch": step.sketch.clone()}
         return state
 
@@ -562,12 +551,14 @@ class _Trial(Generic[Result]):
 
 def _look(problem: Problem, scale: float) -> _Step:
     b = problem.b.reshape(-1, problem.b.size(-1))
+    sketch = (_signs(b.size(0)).to(b) @ b) / scale
     return _Step(
         graph=problem.graph,
         eps=problem.agreed(float(problem.eps.min())),
         log_scale=math.log(scale),
         weight=problem.gauge.detach().flatten().clone(),
-        sketch=(_signs(b.size(0)).to(b) @ b) / scale,
+        sketch=sketch,
+        size=problem.norm(sketch),
     )
 
 
@@ -578,9 +569,10 @@ def _signs(count: int) -> Tensor:
 
 
 def _step_from(state: Mapping[str, Any], name: str) -> _Step:
-    eps, log_scale, nodes, edges, fingerprint = state[name]
+    eps, log_scale, size, nodes, edges, fingerprint = state[name]
     weight, sketch = (state["tensors"][f"{name}_{kind}"].clone() for kind in ("weight", "sketch"))
-    return _Step((int(nodes), int(edges), int(fingerprint)), float(eps), float(log_scale), weight, sketch)
+    graph = int(nodes), int(edges), int(fingerprint)
+    return _Step(graph, float(eps), float(log_scale), weight, sketch, float(size))
 
 
 def _to_json(value: Any) -> Any:
