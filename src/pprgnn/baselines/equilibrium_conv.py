@@ -27,8 +27,9 @@ class EquilibriumConv(PPRConv):
         acceleration: :obj:`"anderson"`: go on from mixtures of earlier states where many steps are missing, which
             leads to the same equilibrium in fewer steps; :obj:`"none"`: plain steps only.
             (default: :obj:`"anderson"`)
-        **kwargs: Further arguments of :class:`pprgnn.nn.PPRConv`; :obj:`grad_terms` and :obj:`checkpoint` mean
-            nothing here, since the gradient is that of the equilibrium and needs one state.
+        **kwargs: Further arguments of :class:`pprgnn.nn.PPRConv`; W is drawn at random by default, and
+            :obj:`grad_terms` and :obj:`checkpoint` mean nothing here, since the gradient is that of the
+            equilibrium and needs one state.
     """
 
     has_terms = False
@@ -46,6 +47,7 @@ class EquilibriumConv(PPRConv):
         self.acceleration: Acceleration = acceleration
         for name in ("eps", "learn_eps"):
             kwargs.pop(name, None)  # nothing decays
+        kwargs.setdefault("weight_init", "glorot")  # as their authors start
         rule = resolve_depth(kwargs.get("depth"))
         if not isinstance(rule, Fixed | Measured):
             raise ValueError(

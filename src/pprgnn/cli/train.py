@@ -213,21 +213,23 @@ def _of_recipe(what: str | None) -> Config:
         elif what.endswith(".safetensors"):
             config = config.with_values({"data.name": str(Path(what).resolve())})
         else:
-            config = config.with_values({"data.name": _data_name(what)})
+            config = _of_known(what)
     return config
 
 
-def _data_name(what: str) -> str:
+def _of_known(what: str) -> Config:
+    """The usual settings for a data set that has no recipe of its own."""
     from pprgnn.data.catalog import find, handle
     from pprgnn.data.errors import DataError
     from pprgnn.data.roots import data_root
 
     try:
-        return handle(find(what, data_root()))
+        card = find(what, data_root())
     except DataError as error:
         close = difflib.get_close_matches(what.lower(), recipe_names(), 1)
         recipes = f"did you mean {close[0]!r}?" if close else "`pprgnn train --settings` lists them"
         raise TrainingError(f"{what!r} is neither a recipe ({recipes}) nor known data: {error}") from error
+    return Config.for_task(card.task).with_values({"data.name": handle(card)})
 
 
 def own_tables(

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.nn.layers import WeightInit, start_weights
 from pprgnn.nn.network import Network, check_features
-from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.nn.ppr_conv import PPRConv, WeightInit
 
 LEAST_SHARE, LEAST_SUM = 1e-2, 1e-6  # what a logarithm takes for nothing
 
@@ -51,8 +50,8 @@ class LabelNet(Network):
                 f"This network reads a column for each of {num_classes} classes and one more, but in_channels is "
                 f"{in_channels}; give it labels alone (data.features = 'labels')."
             )
-        self.in_channels, self.num_classes, self.weight_init = in_channels, num_classes, weight_init
-        self.conv = layer(None, in_channels, **{"bias": False, **conv})
+        self.in_channels, self.num_classes = in_channels, num_classes
+        self.conv = layer(None, in_channels, weight_init=weight_init, **{"bias": False, **conv})
         self.scale = torch.nn.Parameter(torch.empty(()))
         self.norm = torch.nn.LayerNorm(in_channels)
         self.lin = torch.nn.Linear(in_channels, hidden)
@@ -63,7 +62,6 @@ class LabelNet(Network):
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
         super().reset_parameters()
-        start_weights(self, self.weight_init)
         torch.nn.init.ones_(self.scale)
         torch.nn.init.zeros_(self.out.weight)
         torch.nn.init.zeros_(self.out.bias)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,20 +12,6 @@ from torch import Tensor
 from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.ppr_conv import PPRConv
-
-WeightInit: TypeAlias = Literal["glorot", "identity"] | float  # how W starts: drawn, as I, or as a multiple of I
-
-
-def start_weights(module: torch.nn.Module, how: WeightInit) -> None:
-    """Let W of every :class:`PPRConv` in ``module`` start so; ``"glorot"``: as it has been drawn."""
-    if isinstance(how, str) and how not in ("glorot", "identity"):
-        raise ValueError(f"weight_init must be 'glorot', 'identity' or a number, but came as {how!r}.")
-    if how == "glorot":
-        return
-    for _, conv in ppr_layers(module):
-        torch.nn.init.eye_(conv.weight)
-        with torch.no_grad():
-            conv.weight.mul_(1.0 if isinstance(how, str) else how)
 
 
 def infinite_layers(module: torch.nn.Module) -> list[tuple[str, InfiniteLayer]]:

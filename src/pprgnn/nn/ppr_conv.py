@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ from pprgnn.nn.infinite_layer import (
     one_set_of_nodes,
 )
 from pprgnn.nn.message_edges import normalized_edges
+
+WeightInit: TypeAlias = Literal["identity", "glorot"] | float  # how W starts: as I, drawn, or as a multiple of I
 
 
 class PPRConv(InfiniteLayer):
@@ -74,6 +76,9 @@ class PPRConv(InfiniteLayer):
         normalize: :obj:`True` or :obj:`"sym"` for symmetric, :obj:`"row"` for row normalisation, :obj:`False` to
             take the weights as they are. (default: :obj:`True`)
         bias: Whether to learn an additive bias. (default: :obj:`True`)
+        weight_init: How :math:`\mathbf{W}` starts: :obj:`"identity"`, with which the layer starts as personalised
+            PageRank and needs few labels, a number :obj:`w` for :math:`w \mathbf{I}`, or :obj:`"glorot"`: drawn at
+            random. (default: :obj:`"identity"`)
         **kwargs: Additional arguments of :class:`torch_geometric.nn.conv.MessagePassing`.
 
     Shapes:
@@ -113,6 +118,7 @@ class PPRConv(InfiniteLayer):
         add_self_loops: bool | None = None,
         normalize: bool | Literal["sym", "row"] = True,
         bias: bool = True,
+        weight_init: WeightInit = "identity",
         **kwargs: Any,
     ) -> None:
         if kwargs.setdefault("aggr", "add") not in ("add", "sum"):
@@ -124,6 +130,8 @@ class PPRConv(InfiniteLayer):
         )
         if normalize not in (True, False, "sym", "row"):
             raise ValueError(f"normalize must be True, False, 'sym' or 'row', but came as {normalize!r}.")
+        if isinstance(weight_init, str) and weight_init not in ("glorot", "identity"):
+            raise ValueError(f"weight_init must be 'glorot', 'identity' or a number, but came as {weight_init!r}.")
         if add_self_loops is None:
             add_self_loops = bool(normalize)
         if add_self_loops and not normalize:
@@ -137,6 +145,7 @@ class PPRConv(InfiniteLayer):
         self.cached = cached
         self.add_self_loops = add_self_loops
         self.normalize = normalize
+        self.weight_init = weight_init
 
         self.lin: torch.nn.Module = torch.nn.Identity()
         if in_channels is not None:
@@ -151,7 +160,11 @@ class PPRConv(InfiniteLayer):
         """Draw the parameters anew and forget the cached graph and depth."""
         super().reset_parameters()
         reset(self.lin)
-        glorot(self.weight)
+        if self.weight_init == "glorot":
+            glorot(self.weight)
+        else:
+            with torch.no_grad():
+                torch.nn.init.eye_(self.weight).mul_(1.0 if self.weight_init == "identity" else self.weight_init)
         zeros(self.bias)
         self._cached_adj = None
 

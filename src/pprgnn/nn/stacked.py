@@ -13,9 +13,8 @@ from pprgnn.core.depth import DepthRule
 from pprgnn.data.errors import DataError
 from pprgnn.nn.dropout import Dropout
 from pprgnn.nn.embedded import start_small
-from pprgnn.nn.layers import WeightInit, start_weights
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows
-from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.nn.ppr_conv import PPRConv, WeightInit
 
 NORMS = ("batch", "layer", "graph", "pair")
 JUMPS = (None, "last", "cat", "max")
@@ -76,7 +75,6 @@ class StackedNet(Network):
         **own: Any,
     ) -> None:
         super().__init__()
-        self.weight_init = weight_init
         _check(in_channels, num_nodes, layers, norm, jk)
         self.in_channels, self.num_nodes, self.num_classes = in_channels, num_nodes, num_classes
         self.hidden, self.norm, self.residual, self.jk = hidden, norm, residual, jk
@@ -101,6 +99,7 @@ class StackedNet(Network):
             "add_self_loops": add_self_loops,
             "normalize": normalize,
             "bias": bias,
+            "weight_init": weight_init,
             **own,
         }
         sizes = [first] + [hidden] * (layers - 1)
@@ -111,15 +110,12 @@ class StackedNet(Network):
             for size in (sizes if residual else [])
         )
 
-        self._start()
+        if self.embedding is not None:
+            start_small(self.embedding.weight)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
         super().reset_parameters()
-        self._start()
-
-    def _start(self) -> None:
-        start_weights(self, self.weight_init)
         if self.embedding is not None:
             start_small(self.embedding.weight)
 

@@ -70,12 +70,14 @@ def feature_kind(dataset: GraphDataset, wanted: str) -> str:
     one_graph = dataset.facts.task == "node" and len(dataset) == 1
     if wanted == "auto":
         return "given" if given else "embedding" if one_graph else "degree"
+    if wanted == "given+degree" and not given:
+        return "degree"
     if wanted == "edges" and "edge_attr" not in dataset._data:
         raise TrainingError(
             f"The edges of {dataset.facts.name} have no attributes, so data.features = 'edges' cannot be used; "
             f"try 'auto'."
         )
-    if wanted in ("given", "normalized", "given+degree", "given+labels") and not given:
+    if wanted in ("given", "normalized", "given+labels") and not given:
         raise TrainingError(
             f"{dataset.facts.name} has no features, so data.features = {wanted!r} cannot be used; try 'auto'."
         )
@@ -195,7 +197,6 @@ def _infinite_network(system: System, config: ModelConfig, shape: Shape, checkpo
     if kind == "labels":
         from pprgnn.nn import LabelNet
 
-        conv["weight_init"] = config.weight_init
         return LabelNet(shape.in_channels, shape.num_classes, config.hidden, config.dropout, **conv)
     return _stacked_network(kind, config, shape, conv)
 
@@ -226,7 +227,6 @@ def _stacked_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[st
         "jk": None if config.jk == "none" else config.jk,
         "smooth_input": config.smooth_input,
         "bias": config.bias,
-        "weight_init": config.weight_init,
     } | conv
     if kind == "graph":
         return GraphNet(shape.in_channels, shape.num_classes, pooling=config.pooling, **options)
@@ -236,7 +236,7 @@ def _stacked_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[st
 
 def _conv_options(system: System, config: ModelConfig) -> dict[str, Any]:
     """What the layer is told, and the class of the layer; of our own settings, those that it reads."""
-    own = ("eps", "learn_eps", "activation", "grad_terms")
+    own = ("eps", "learn_eps", "activation", "grad_terms", "weight_init")
     return {name: _value(config, name) for name in own if name in system.reads} | {
         "layer": system.load(),
         "depth": _value(config, "depth"),

@@ -34,7 +34,7 @@ class _Classifier:
     task: Task
 
     def __init__(self, **changes: Any) -> None:
-        self.config = Config().with_values(changes)
+        self.config = Config.for_task(self.task).with_values(changes)
         self.model_: Model | None = None
         self.summary_: dict[str, Any] = {}
         self.split_: Split | None = None
