@@ -12,12 +12,14 @@ import typer
 from typer.testing import CliRunner
 
 from pprgnn.cli import explain as command
+from pprgnn.cli import explain_features as explain_features_command
 from pprgnn.cli import layout
 from pprgnn.cli.main import Commands
 from pprgnn.data import load
 from pprgnn.data.own.tables import from_tables
 from pprgnn.training.config import Config
 from pprgnn.training.explain import explain_node
+from pprgnn.training.explain_features import drawn_rows, explain_features, overall_features
 from pprgnn.training.model import Model
 from pprgnn.training.train import train
 
@@ -94,8 +96,50 @@ def test_json_is_the_whole_explanation(home):
     result = call(home / "own", "--node", "hal", "--json")
     told = json.loads(result.output)
     model, dataset = Model.load(home / "own"), load(home / "own" / "data.safetensors")
-    assert told == explain_node(model, dataset, 7).to_dict() | {"data": "friends", "warnings": []}
+    features = explain_features(model, dataset, 7).to_dict()
+    more = {"features": features, "data": "friends", "warnings": []}
+    assert told == explain_node(model, dataset, 7).to_dict() | more
     assert told["decision"]["truth"] is None
+
+
+def test_the_features_of_a_node(home):
+    result = call(home / "own", "--node", "cleo", "--target", "blue")
+    lines = result.output.splitlines()
+    model, dataset = Model.load(home / "own"), load(home / "own" / "data.safetensors")
+    found = explain_features(model, dataset, 2, target=model.facts.class_names.index("blue"))
+    difference = found.score - found.baseline
+    (said,) = (line for line in lines if line.startswith("features "))
+    assert f"they add {difference:+.3g} to the score: it is {found.baseline:+.3g} with all features at 0" in said
+    assert f"{100 * abs(found.residual / difference):.1f} % is missing" in said
+    start = lines.index("Features that mattered most")
+    assert lines[start + 1].split() == ["feature", "value", "adds", "here"]
+    assert lines[start + 4] == ""
+    table = [line.split() for line in lines[start + 2 : start + 4]]
+    expected = [[f.name, f"{f.value:.4g}", f"{f.contribution:+.3g}", f"{f.own:+.3g}"] for f in found.features]
+    assert table == expected
+    assert {row[0]: row[1] for row in table} == {"age": "6", "height": "4.5"}  # as they stand in the table
+    assert "eatures" not in call(home / "own", "--node", "cleo", "--top", 0).output
+
+
+def test_features_in_the_mean(home, tmp_path):
+    output = call(home / "own", "--features").output
+    model, dataset = Model.load(home / "own"), load(home / "own" / "data.safetensors")
+    batches, test = model.batches(dataset), torch.tensor([split == "test" for split in SPLITS])
+    found = overall_features(model, batches, drawn_rows(batches, test, 32))
+    lines = output.splitlines()
+    assert lines[0] == "features     2 of friends"
+    assert lines[1] == "mean over    3 of 3 test nodes, for the class predicted for each"
+    assert lines[2].startswith(f"missing      {100 * found.residual:.1f} % of what the features add, with ")
+    assert lines[4] == "Features that matter most"
+    for line, each in zip(lines[6:], found.features, strict=True):
+        assert line.split() == [each.name, f"{100 * each.share:.1f}", "%", f"±{each.importance:.3g}"]
+    told = json.loads(call(home / "own", "--features", "--json").output)
+    assert told == found.to_dict() | {"part": "test", "available": 3, "data": "friends", "warnings": []}
+    assert "mean over    2 of 30 test nodes" in call(home / "chains", "--features", "--sample", 2).output
+    (tmp_path / "edges.csv").write_text("source,target\nzoe,yan\nyan,xia\n")
+    (tmp_path / "nodes.csv").write_text("id,age,height,team\nzoe,1,2.5,\nyan,2,0.5,red\nxia,5,1.5,\n")
+    tables = ("--edges", tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv")
+    assert "mean over    3 of 3 nodes, " in call(home / "own", *tables, "--features").output
 
 
 def test_a_new_graph(home, tmp_path):
@@ -144,6 +188,7 @@ def test_far_nodes_have_a_table_of_their_own(home):
         ),
         (("chains", "--node", "3", "--graph", "9"), "has 4 graphs, numbered from 0, but graph 9 was asked for."),
         (("own", "--node", "ann", "--nodes", "x.csv"), "--nodes goes with --edges"),
+        (("own", "--node", "ann", "--features"), "--features is about many decisions, so it goes without --node"),
         (("nowhere", "--node", "ann"), "nowhere"),
     ],
 )
@@ -198,9 +243,12 @@ def test_what_memory_leaves_out_is_told(home, monkeypatch):
 def test_fits_into_a_terminal(home, monkeypatch):
     monkeypatch.setattr(layout, "is_terminal", lambda: True)
     monkeypatch.setattr(command, "is_terminal", lambda: True)
-    monkeypatch.setattr(command, "width", lambda: 60)
+    for module in (command, explain_features_command):
+        monkeypatch.setattr(module, "width", lambda: 60)
     output = call(home / "own", "--node", "ann").output
     assert output.startswith("Reading ")
+    assert max(len(line) for line in output.splitlines()[1:]) <= 60
+    output = call(home / "own", "--features").output
     assert max(len(line) for line in output.splitlines()[1:]) <= 60
 
 

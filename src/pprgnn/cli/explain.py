@@ -1,4 +1,4 @@
-"""`pprgnn explain`: why a model decided as it did about one node or one graph."""
+"""`pprgnn explain`: why a model decided as it did about one node or one graph; which features decide overall."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pprgnn.cli.explain_features import cut, explain_overall, feature_line, percent, show_features
 from pprgnn.cli.layout import is_terminal, paragraph, styled, table, width
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
 from pprgnn.data.errors import DataError
@@ -16,11 +17,11 @@ from pprgnn.data.errors import DataError
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
     from pprgnn.training.explain import Decision, GraphExplanation, InfluentialNode, NodeExplanation
+    from pprgnn.training.explain_features import FeatureExplanation
     from pprgnn.training.model import Model
 
 VISIBLE = 5e-4  # a share that is not shown as 0.0 %
 MOST_BARS = 12
-LONGEST = 30  # letters of a name or of a list of classes
 
 
 def explain(
@@ -32,7 +33,13 @@ def explain(
     target: Annotated[
         str | None, typer.Option(metavar="CLASS", help="Explain this class; the most probable one by default.")
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="How many influential nodes to show.")] = 10,
+    top: Annotated[int, typer.Option(min=0, help="How many influential nodes and features to show.")] = 10,
+    features: Annotated[
+        bool, typer.Option("--features", help="Which features decide in the mean over the test part.")
+    ] = False,
+    sample: Annotated[
+        int, typer.Option(min=1, help="With --features: over how many nodes or graphs of that part.")
+    ] = 32,
     edges: NewEdges = None,
     nodes: NewNodes = None,
     data: NewData = None,
@@ -40,23 +47,35 @@ def explain(
 ) -> None:
     """Explain one decision of a model.
 
-    Shows from how far away the decision came, which nodes spoke for and against it, and how deep the network
-    looked.
+    Shows from how far away the decision came, which nodes and features spoke for and against it, and how deep the
+    network looked.
     """
     if is_terminal() and not as_json:
         typer.echo(styled(f"Reading {run} ...", dim=True))
     from pprgnn.training.guard import collected_warnings
 
     model = open_model(run)
-    _check_question(model, node, graph)
+    if features and (node, graph, target) != (None, None, None):
+        raise DataError(
+            "--features is about many decisions, so it goes without --node, --graph and --target; drop it to "
+            "explain one of them, with its features."
+        )
+    if not features:
+        _check_question(model, node, graph)
     dataset = open_data(run, model, edges, nodes, data)
     warned: list[str] = []
     with collected_warnings(warned.append, set()):
+        if features:
+            has_parts = run.is_dir() and edges is None and data is None
+            explain_overall(model, dataset, run if has_parts else None, sample, top, warned, as_json)
+            return
         found = _explained(model, dataset, node, graph, _target(model, target), top)
+        by_feature = _by_feature(model, dataset, found, top)
     if as_json:
-        typer.echo(json.dumps(found.to_dict() | {"data": dataset.facts.title, "warnings": warned}, indent=2))
+        told = found.to_dict() | {"features": None if by_feature is None else by_feature.to_dict()}
+        typer.echo(json.dumps(told | {"data": dataset.facts.title, "warnings": warned}, indent=2))
         return
-    _show(found, dataset, model, warned)
+    _show(found, by_feature, dataset, model, warned)
 
 
 # ------------------------------------------------------------------------------------------------------- question
@@ -98,13 +117,38 @@ def _explained(
     return explain_node(model, dataset, number, target=target, top=top, graph=graph or 0)
 
 
+def _by_feature(
+    model: Model, dataset: GraphDataset, found: GraphExplanation, top: int
+) -> FeatureExplanation | None:
+    """The same decision by feature; ``None``: there are none, or nobody asked."""
+    from pprgnn.training.explain import NodeExplanation
+    from pprgnn.training.explain_features import explain_features
+
+    if not top or model.shape.num_nodes is not None:
+        return None
+    node = found.node if isinstance(found, NodeExplanation) else None
+    target = model.facts.class_names.index(found.decision.target)
+    return explain_features(model, dataset, node, graph=found.graph, target=target, top=top)
+
+
 # --------------------------------------------------------------------------------------------------------- answer
-def _show(found: GraphExplanation, dataset: GraphDataset, model: Model, warned: Sequence[str]) -> None:
+def _show(
+    found: GraphExplanation,
+    by_feature: FeatureExplanation | None,
+    dataset: GraphDataset,
+    model: Model,
+    warned: Sequence[str],
+) -> None:
     from pprgnn.training.explain import FAR, NodeExplanation
 
     by_node = isinstance(found, NodeExplanation)
-    for label, text in _lines(found, dataset, model, warned):
+    lines = _lines(found, dataset, model)
+    if by_feature is not None:
+        lines.append(("features", feature_line(by_feature)))
+    for label, text in [*lines, *(("warning", text) for text in warned)]:
         typer.echo(paragraph(f"{label:<13}", text, width()))
+    if by_feature is not None:
+        show_features(by_feature, by_node)
     _show_nodes("Most influential nodes", found.influential, by_node)
     if isinstance(found, NodeExplanation):
         shown = {each.node for each in found.influential}
@@ -113,9 +157,7 @@ def _show(found: GraphExplanation, dataset: GraphDataset, model: Model, warned: 
             _show_nodes(f"Most influential among those more than {FAR} hops away", far, by_node)
 
 
-def _lines(
-    found: GraphExplanation, dataset: GraphDataset, model: Model, warned: Sequence[str]
-) -> list[tuple[str, str]]:
+def _lines(found: GraphExplanation, dataset: GraphDataset, model: Model) -> list[tuple[str, str]]:
     from pprgnn.training.explain import NodeExplanation
 
     place = f"graph {found.graph} of {dataset.facts.title}" if len(dataset) > 1 else dataset.facts.title
@@ -130,7 +172,7 @@ def _lines(
         lines += _reach_lines(found)
     if not found.complete:
         lines += _truncation_lines(found)
-    return lines + [("warning", text) for text in warned]
+    return lines
 
 
 def _decision_lines(decision: Decision, multi_label: bool) -> list[tuple[str, str]]:
@@ -140,7 +182,7 @@ def _decision_lines(decision: Decision, multi_label: bool) -> list[tuple[str, st
     rest = f", rest {decision.rest:+.3g}" if abs(decision.rest) > 1e-3 * abs(decision.score) else ""
     return [
         ("decision", labels),
-        ("explained", f"{decision.target}, probability {_percent(decision.probability)}"),
+        ("explained", f"{decision.target}, probability {percent(decision.probability)}"),
         ("score", f"{decision.score:+.3g}, the {what}: {_parts(decision)}{rest}"),
     ]
 
@@ -177,7 +219,7 @@ def _bars(found: NodeExplanation) -> list[str]:
         rows.append(("no path", found.unreachable_share, found.unreachable_nodes))
     longest = max(len(hops) for hops, _, _ in rows)
     return [
-        f"{hops:>{longest}} {'█' * math.ceil(20 * share - 0.01):<20} {_percent(share):>7} "
+        f"{hops:>{longest}} {'█' * math.ceil(20 * share - 0.01):<20} {percent(share):>7} "
         f"({count:,} node{'s' * (count != 1)})"
         for hops, share, count in rows
     ]
@@ -200,7 +242,7 @@ def _show_nodes(title: str, influential: Sequence[InfluentialNode], by_node: boo
         return
     rows: list[dict[str, Any]] = []
     for each in influential:
-        row: dict[str, Any] = {"node": _cut(each.name)}
+        row: dict[str, Any] = {"node": cut(each.name)}
         if by_node:
             row["hops"] = each.distance
         row["share"] = f"{100 * each.share:+.1f} %".rjust(8)
@@ -213,12 +255,4 @@ def _show_nodes(title: str, influential: Sequence[InfluentialNode], by_node: boo
 
 
 def _short(classes: Sequence[str]) -> str:
-    return _cut(", ".join(classes)) if classes else "none"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return cut(", ".join(classes)) if classes else "none"

@@ -79,23 +79,12 @@ def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: 
         memory: Bytes that the states may take; ``None``: half of what is available.
     """
     network = model.network
-    with model.precise():
-        with torch.no_grad():
-            logits = _logits(network, batch, row, batch.x)
-        facts = list(layer_facts(network))
-        if not bool(torch.isfinite(logits).all()):
-            raise TrainingError(
-                "The logits of this model are not finite here, so there is nothing to explain; train it with a "
-                "smaller training.lr or a larger model.eps."
-            )
+    with settled(model, batch, memory) as (state, layers):
+        logits = decided(network, batch, state, row)
         target = int(logits.argmax()) if target is None else target
-        reached = [(layer, facts[i]["depth"]) for i, (_, layer) in enumerate(infinite_layers(network))]
-        num_nodes = _num_nodes(network, batch)
-        cut = [(layer, depth) for layer, depth in reached if layer.has_terms]
-        terms, checkpoint = _plan(cut, num_nodes, _budget(memory, model.device))
         biases = [each for name, each in network.named_parameters() if name.rpartition(".")[2] == "bias"]
         x = _embedding(network) if batch.x is None else batch.x.detach().clone()
-        with _at_depths(reached, terms, checkpoint), _following(network, [x, *biases]), torch.enable_grad():
+        with _following(network, [x, *biases]), torch.enable_grad():
             score = _score(_logits(network, batch, row, x), target, model.facts.multi_label)
             gradients = torch.autograd.grad(score, [x, *biases], materialize_grads=True)
     inputs, *others = [
@@ -107,13 +96,47 @@ def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: 
         float(score.detach()),
         inputs.sum(1, dtype=torch.float64).cpu(),
         sum((float(each.sum(dtype=torch.float64)) for each in others), 0.0),
-        _layers(facts, reached, terms, batch.edges),
+        layers,
     )
+
+
+@contextmanager
+def settled(model: Model, batch: Batch, memory: int | None) -> Iterator[tuple[Tensor, list[LayerReach]]]:
+    """Within it, the layers go as deep as this graph needs, and gradients have all terms that fit into memory.
+
+    Gives the state of all nodes, and how deep each layer went.
+    """
+    network = model.network
+    with model.precise():
+        with torch.no_grad():
+            state = network.encode(batch.x, batch.edges, batch.edge_weight)
+        facts = list(layer_facts(network))
+        reached = [(layer, facts[i]["depth"]) for i, (_, layer) in enumerate(infinite_layers(network))]
+        cut = [(layer, depth) for layer, depth in reached if layer.has_terms]
+        terms, checkpoint = _plan(cut, len(state), _budget(memory, model.device))
+        with _at_depths(reached, terms, checkpoint):
+            yield state, _layers(facts, reached, terms, batch.edges)
+
+
+@torch.no_grad()
+def decided(network: Network, batch: Batch, state: Tensor, row: int) -> Tensor:
+    """The logits of one row, which are finite."""
+    logits = _decode(network, batch, state, row)
+    if not bool(torch.isfinite(logits).all()):
+        raise TrainingError(
+            "The logits of this model are not finite here, so there is nothing to explain; train it with a "
+            "smaller training.lr or a larger model.eps."
+        )
+    return logits
 
 
 def _logits(network: Network, batch: Batch, row: int, x: Tensor | None) -> Tensor:
     """One row of logits; ``x`` stands for the features."""
     state = network.encode(None if batch.x is None else x, batch.edges, batch.edge_weight)
+    return _decode(network, batch, state, row)
+
+
+def _decode(network: Network, batch: Batch, state: Tensor, row: int) -> Tensor:
     if batch.graph is None:
         return network.decode(state[row : row + 1])[0]
     return network.decode(state, batch.graph, batch.num_graphs)[row]
@@ -130,10 +153,6 @@ def _embedding(network: Network) -> Tensor:
     rows: Any = network.embedding
     weight: Tensor = rows.weight
     return weight
-
-
-def _num_nodes(network: Network, batch: Batch) -> int:
-    return len(_embedding(network) if batch.x is None else batch.x)
 
 
 # ------------------------------------------------------------------------------------------- the network meanwhile

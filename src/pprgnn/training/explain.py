@@ -207,12 +207,7 @@ def _one_graph(model: Model, dataset: GraphDataset, graph: int, task: str) -> Gr
             f"This model was trained for labels per {model.facts.task}, so it has nothing to say about a single "
             f"{task}; explain a {model.facts.task} instead."
         )
-    system = find_system(model.config.model.system)
-    if system.kind == "kernel" or not system.whole_gradient:
-        raise TrainingError(
-            f"What {system.title} decides cannot be explained, because there is no gradient from its logits back "
-            f"to all nodes; train a system that has one, such as pprgnn or gcn."
-        )
+    check_system(model)
     if not 0 <= graph < len(dataset):
         raise TrainingError(
             f"{dataset.facts.name} has {len(dataset):,} graph{'s' * (len(dataset) != 1)}, numbered from 0, but "
@@ -220,6 +215,16 @@ def _one_graph(model: Model, dataset: GraphDataset, graph: int, task: str) -> Gr
         )
     part: GraphDataset = dataset if len(dataset) == 1 else dataset[[graph]]
     return part
+
+
+def check_system(model: Model) -> None:
+    """Raise if there is no gradient to explain it with."""
+    system = find_system(model.config.model.system)
+    if system.kind == "kernel" or not system.whole_gradient:
+        raise TrainingError(
+            f"What {system.title} decides cannot be explained, because there is no gradient from its logits back "
+            f"to all nodes; train a system that has one, such as pprgnn or gcn."
+        )
 
 
 def _batch(model: Model, part: GraphDataset) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from pprgnn.report.measured.solves import at_depths
 from pprgnn.report.measured.subject import Subject
 from pprgnn.training.attribution import attribute
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.explain_features import drawn_rows
 from pprgnn.training.hops import hops_to
 
 NODES = 32
@@ -65,7 +66,7 @@ def _measured(
     others: dict[str, list[Tensor]] = {name: [] for name in WEIGHTLESS}
     depths = [(solve.layer, solve.depth) for solve in subject.solves] if len(subject.batches.sizes) == 1 else []
     seconds = subject.pass_seconds
-    for graph, nodes in _drawn(subject).items():
+    for graph, nodes in drawn_rows(subject.batches, subject.masks[subject.part], NODES).items():
         batch = subject.batches.batch(torch.tensor([graph], device=subject.model.device))
         edges, size = subject.dataset[graph].edge_index, int(subject.batches.sizes[graph])
         distances, shares = list[tuple[int, Tensor]](), list[Tensor]()
@@ -90,18 +91,6 @@ def _measured(
                 columns = follow(adj, rows).abs().double().cpu().unbind(1)
                 others[name] += [_by_hop(each, far) for each, (_, far) in zip(columns, distances, strict=True)]
     return ours, others, counts
-
-
-def _drawn(subject: Subject) -> Mapping[int, list[int]]:
-    """Some nodes of the scored part, by graph; always the same ones."""
-    labelled = subject.masks[subject.part].nonzero().flatten().cpu()
-    order = torch.randperm(len(labelled), generator=torch.Generator().manual_seed(0))
-    ends = subject.batches.sizes.cumsum(0).cpu()
-    drawn: dict[int, list[int]] = {}
-    for place in labelled[order[:NODES]].tolist():
-        graph = int(torch.searchsorted(ends, place, right=True))
-        drawn.setdefault(graph, []).append(place - int(ends[graph - 1] if graph else 0))
-    return drawn
 
 
 def _by_hop(influence: Tensor, distance: Tensor) -> Tensor:
