@@ -109,8 +109,9 @@ def test_the_features_of_a_node(home):
     found = explain_features(model, dataset, 2, target=model.facts.class_names.index("blue"))
     difference = found.score - found.baseline
     (said,) = (line for line in lines if line.startswith("features "))
-    assert f"they add {difference:+.3g} to the score: it is {found.baseline:+.3g} with all features at 0" in said
-    assert f"{100 * abs(found.residual / difference):.1f} % is missing" in said
+    assert f"they add {difference:+.3g} to the score, which is {found.baseline:+.3g} with all features at" in said
+    missed = f"{100 * abs(found.residual / difference):.1f} %"
+    assert said.endswith(f"; {missed} of it is left unexplained ({found.gradients} gradients)")
     start = lines.index("Features that mattered most")
     assert lines[start + 1].split() == ["feature", "value", "adds", "here"]
     assert lines[start + 4] == ""
@@ -129,7 +130,7 @@ def test_features_in_the_mean(home, tmp_path):
     lines = output.splitlines()
     assert lines[0] == "features     2 of friends"
     assert lines[1] == "mean over    3 of 3 test nodes, for the class predicted for each"
-    assert lines[2].startswith(f"missing      {100 * found.residual:.1f} % of what the features add, with ")
+    assert lines[2].startswith(f"unexplained  {100 * found.residual:.1f} % of what the features add (")
     assert lines[4] == "Features that matter most"
     for line, each in zip(lines[6:], found.features, strict=True):
         assert line.split() == [each.name, f"{100 * each.share:.1f}", "%", f"±{each.importance:.3g}"]

@@ -14,6 +14,7 @@ from pprgnn.report.measured.results import (
     Convergence,
     Cost,
     Decay,
+    FeatureShares,
     Measurements,
     Missing,
     Reach,
@@ -56,6 +57,11 @@ def reach():
         ReachLine("APPNP", [0.2, 0.28, 0.22, 0.12, 0.08, 0.05, 0.03, 0.01, 0.01], False),
     ]
     return Reach(hops, lines, 100, [1.0, 4.2, 36.0, 120.0, 400.0, 700.0, 500.0, 200.0, 90.0])
+
+
+def features(count=30):
+    names = ["age", "city", *(f"word {i}" for i in range(count - 2))][:20]
+    return FeatureShares(names, [0.5 * 0.5**i for i in range(len(names))], count, "node", 32, 0.0031)
 
 
 def smoothing():
@@ -106,6 +112,7 @@ def measurements(**changes):
         "truncation": [truncation()],
         "cost": cost(),
         "classes": class_scores(),
+        "features": features(),
         "baselines": BASELINES,
     }
     return Measurements(**found | changes)
@@ -119,7 +126,7 @@ def finite(**changes):
 
 def bare(**changes):
     """Nothing was measured: a page that is written in a moment."""
-    parts = ("convergence", "decay", "reach", "smoothing", "truncation", "cost", "classes")
+    parts = ("convergence", "decay", "reach", "smoothing", "truncation", "cost", "classes", "features")
     return measurements(**dict.fromkeys(parts, Missing("There was no time for it.")) | {"baselines": []} | changes)
 
 

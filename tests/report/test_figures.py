@@ -15,6 +15,8 @@ from pprgnn.report.cost import cost  # noqa: E402
 from pprgnn.report.curves import depth_over_epochs, training_curves  # noqa: E402
 from pprgnn.report.decay import decay  # noqa: E402
 from pprgnn.report.distance import reach, smoothing  # noqa: E402
+from pprgnn.report.features import DRAWN, features  # noqa: E402
+from pprgnn.report.measured.results import Missing  # noqa: E402
 from pprgnn.report.plot import Line, Place, Plot  # noqa: E402
 from pprgnn.report.scores import against_others, folds  # noqa: E402
 from pprgnn.report.shown import Section, Shown, Table  # noqa: E402
@@ -203,6 +205,20 @@ def test_few_classes_have_a_matrix_and_many_a_list(subject, undrawn):
     assert confusion.table.note == "The 15 largest of 1,560 confusions."
     several = measuring(subject, classes=replace(made_up.class_scores(), confusion=None))
     assert "several classes" in classes([several])[1].missing
+
+
+def test_features_are_bars_and_a_table_of_more(subject):
+    (found,) = features([subject])
+    assert found.reading == ("“age” matters most, with 50.0 % of what 30 features add, in the mean over 32 nodes.")
+    assert "They miss 0.3 % of what they should add up to." in found.how
+    assert [row[0] for row in found.table.rows[:3]] == ["age", "city", "word 0"]
+    assert (len(found.table.rows), found.table.note) == (20, "The first 20 of 30.")
+    drawn = texts(found.svg).split("|")
+    assert "age" in drawn
+    assert f"word {DRAWN - 3}" in drawn
+    assert f"word {DRAWN - 2}" not in drawn
+    (absent,) = features([measuring(subject, features=Missing("There are no features."))])
+    assert absent.missing == "There are no features."
 
 
 def test_long_tables_are_thinned_and_keep_their_end():

@@ -23,7 +23,7 @@ from pprgnn.training.study import Study
 from pprgnn.training.train import train
 from tests.training.small_data import divided, facts, is_sentence, one_graph, quick, several_graphs
 
-PARTS = ("convergence", "decay", "reach", "smoothing", "truncation", "cost", "classes")
+PARTS = ("convergence", "decay", "reach", "smoothing", "truncation", "cost", "classes", "features")
 NO_RECURSION = {"convergence", "decay", "smoothing", "truncation", "cost"}
 
 
@@ -46,7 +46,7 @@ KINDS: dict[str, tuple[Any, tuple[str, ...], set[str]]] = {
     "usual": (one_graph, (), set()),
     "several rates": (one_graph, ("eps=[1.0, 0.25]", "layers=2", "grad_terms=0", "norm=batch"), set()),
     "several labels": (lambda: one_graph(multi_label=True), ("jk=cat", "layers=2"), set()),
-    "learned rows": (lambda: one_graph(channels=0), ("class_weights=balanced",), set()),
+    "learned rows": (lambda: one_graph(channels=0), ("class_weights=balanced",), {"features"}),
     "directed": (directed, ("normalize=row", "activation=tanh"), set()),
     "no edges": (without_edges, (), set()),
     "depth given": (one_graph, ("depth=3",), set()),
@@ -55,10 +55,10 @@ KINDS: dict[str, tuple[Any, tuple[str, ...], set[str]]] = {
     "gcn": (one_graph, ("system=gcn", "layers=2"), NO_RECURSION),
     "ignn": (one_graph, ("system=ignn",), NO_RECURSION - {"smoothing"}),
     "mgnni": (one_graph, ("system=mgnni",), NO_RECURSION - {"smoothing"}),
-    "sse": (one_graph, ("system=sse",), NO_RECURSION | {"reach"}),
+    "sse": (one_graph, ("system=sse",), NO_RECURSION | {"reach", "features"}),
     "attention": (one_graph, ("system=infinite", "own.conv=gat"), {"truncation", "cost"}),
     "infinite gcn": (one_graph, ("system=infinite", "own.conv=gcn"), {"truncation", "cost"}),
-    "kernel": (lambda: unweighted(several_graphs(24)), ("system=gk",), NO_RECURSION | {"reach"}),
+    "kernel": (lambda: unweighted(several_graphs(24)), ("system=gk",), NO_RECURSION | {"reach", "features"}),
 }
 
 
@@ -116,6 +116,11 @@ def check(run: Run, found: Measurements, absent: set[str]) -> None:
             assert each.status in (told["status"], "MEASURED")
     if "reach" not in absent:
         assert all(sum(line.shares) == pytest.approx(1.0) for line in found.reach.lines)  # type: ignore[union-attr]
+    if "features" not in absent:
+        shares = found.features.shares  # type: ignore[union-attr]
+        assert shares == sorted(shares, reverse=True)
+        assert sum(shares) == pytest.approx(1.0)  # there are few, and all are listed
+        assert found.features.residual < 0.02  # type: ignore[union-attr]
     keep_measurements(run, found)
     assert kept_measurements(run) == found
 
@@ -133,10 +138,10 @@ def test_each_part_is_announced_and_a_time_of_nothing_measures_only_what_is_free
 ) -> None:
     told: list[str] = []
     found = measure(usual[0], seconds=0.0, announce=told.append)
-    assert len(told) == len(set(told)) == 9
+    assert len(told) == len(set(told)) == 10
     assert isinstance(found.classes, type(usual[1].classes))
     assert found.decay == usual[1].decay
-    for name in ("convergence", "reach", "smoothing", "truncation", "cost"):
+    for name in ("convergence", "reach", "smoothing", "truncation", "features", "cost"):
         reason = getattr(found, name).reason
         assert is_sentence(reason)
         assert f"`pprgnn report {usual[0].folder} --seconds " in reason
@@ -159,7 +164,7 @@ def test_what_does_not_fit_into_its_share_takes_the_time_of_less_important_parts
     ]
     monkeypatch.setattr(all_parts, "PARTS", tuple(parts))
     found = measure(usual[0], seconds=10)
-    assert found.convergence == Missing("done")  # its share alone would have been 2.5 s
+    assert found.convergence == Missing("done")  # its share alone would have been 2.1 s
     assert isinstance(found.reach, Missing)
     assert "would take about 300 s; " in found.reach.reason
     assert measure(usual[0], seconds=7).convergence != Missing("done")  # not without a margin

@@ -155,7 +155,7 @@ def test_names_and_commands_are_text_not_markup(tmp_path):
 
 def test_what_is_missing_says_why_once(tmp_path):
     page = Page(bare_page(tmp_path))
-    assert page.text.count("There was no time for it.") == 4  # once in each section
+    assert page.text.count("There was no time for it.") == 5  # once in each section
     assert "No epochs were kept" in page.text
     assert "Error against depth, and what is proved · Error of a gradient of few terms" in page.text
 

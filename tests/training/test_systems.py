@@ -22,6 +22,7 @@ from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config, ModelConfig, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import explain_graph, explain_node
+from pprgnn.training.explain_features import explain_features
 from pprgnn.training.model import Model
 from pprgnn.training.option import checked, tomllib
 from pprgnn.training.run import Run
@@ -437,16 +438,23 @@ def test_classifiers_take_every_system(system, task):
 def test_explains_or_says_why_not(model, system, task):
     dataset = data_for(task)
     explain = explain_node if task == "node" else explain_graph
+    place = {"node": 3} if task == "node" else {"graph": 3}
     if system.kind == "kernel" or not system.whole_gradient:
         with pytest.raises(TrainingError, match="cannot be explained") as caught:
             explain(model, dataset, 3)
         assert is_sentence(str(caught.value))
+        with pytest.raises(TrainingError, match="cannot be explained"):
+            explain_features(model, dataset, **place)
         return
     found = explain(model, dataset, 3)
     assert math.isfinite(found.decision.score)
     assert found.decision.score == pytest.approx(
         found.decision.inputs + found.decision.biases + found.decision.rest, abs=1e-4
     )
+    by_feature = explain_features(model, dataset, top=99, **place)
+    assert by_feature.score == pytest.approx(found.decision.score, abs=1e-4)
+    difference = by_feature.score - by_feature.baseline
+    assert sum(each.contribution for each in by_feature.features) == pytest.approx(difference, rel=0.02, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["gat", "eignn"])

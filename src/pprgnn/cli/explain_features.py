@@ -27,8 +27,8 @@ def feature_line(found: FeatureExplanation) -> str:
     """What the features add, and what the integral misses."""
     difference = found.score - found.baseline
     return (
-        f"they add {difference:+.3g} to the score: it is {found.baseline:+.3g} with all features at 0; integrated "
-        f"over {found.gradients} gradients, of which {_missed(found.residual, difference)} is missing"
+        f"they add {difference:+.3g} to the score, which is {found.baseline:+.3g} with all features at 0; "
+        f"{_missed(found.residual, difference)} of it is left unexplained ({found.gradients} gradients)"
     )
 
 
@@ -83,7 +83,7 @@ def explain_overall(
     lines = [
         ("features", f"{len(found.features):,} of {dataset.facts.title}"),
         ("mean over", f"{found.samples:,} of {available:,} {things}, for the class predicted for each"),
-        ("missing", f"{percent(found.residual)} of what the features add, with {found.gradients:,} gradients"),
+        ("unexplained", f"{percent(found.residual)} of what the features add ({found.gradients:,} gradients)"),
         *(("warning", text) for text in warned),
     ]
     for label, text in lines:

@@ -19,6 +19,7 @@ from pprgnn.report.cost import cost
 from pprgnn.report.curves import depth_over_epochs, training_curves
 from pprgnn.report.decay import decay
 from pprgnn.report.distance import reach, smoothing
+from pprgnn.report.features import features
 from pprgnn.report.provenance import commands, data_table, environment_table, measured_line, settings_table
 from pprgnn.report.scores import against_others, folds
 from pprgnn.report.shown import Section, Shown
@@ -51,6 +52,7 @@ def sections(subjects: Sequence[Subject]) -> list[Section]:
             [*convergence(subjects), depth_over_epochs(subjects), *truncation(subjects)],
         ),
         ("distance", "How far it sees", DISTANCE, [*reach(subjects), *decay(subjects), *smoothing(subjects)]),
+        ("features", "Features", "", features(subjects)),
         ("cost", "What it costs", "", cost(subjects)),
         ("classes", "Classes", "", classes(subjects)),
     ]

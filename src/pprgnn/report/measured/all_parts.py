@@ -16,6 +16,7 @@ from pprgnn.report.measured.classes import classes
 from pprgnn.report.measured.convergence import convergence
 from pprgnn.report.measured.cost import cost
 from pprgnn.report.measured.decay import decay
+from pprgnn.report.measured.features import features
 from pprgnn.report.measured.kept import fingerprint
 from pprgnn.report.measured.reach import reach
 from pprgnn.report.measured.results import Measurements, Missing
@@ -35,6 +36,7 @@ PARTS: tuple[tuple[str, Part, str, float], ...] = (
     ("reach", reach, "reach of decisions", 3.0),
     ("truncation", truncation, "gradients of few terms", 2.0),
     ("smoothing", smoothing, "over-smoothing", 2.0),
+    ("features", features, "features that decide", 2.0),
     ("cost", cost, "time and memory", 2.0),
 )
 MARGIN = 1.2  # over what a part expects to take

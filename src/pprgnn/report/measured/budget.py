@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pprgnn.report.measured.results import Missing
 
-PARTS = 5  # that take time: each gets about so much of what is there
+PARTS = 6  # that take time: each gets about so much of what is there
 
 
 @dataclass(frozen=True)

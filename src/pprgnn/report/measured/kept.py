@@ -15,7 +15,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import Run
 
 FILE = "measurements.json"
-FORMAT = "pprgnn measurements, version 3"
+FORMAT = "pprgnn measurements, version 4"
 
 
 def fingerprint(model: Path) -> str:

@@ -93,6 +93,27 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class FeatureShares:
+    """Which features decide, in the mean over some nodes or graphs of the test part.
+
+    Attributes:
+        names: The most important first; columns that were made from one column of a table are one.
+        shares: Of what all features add to the scores of the predicted classes, without signs.
+        count: How many features there are.
+        unit: ``node`` or ``graph``: what has labels.
+        samples: Over how many of them the mean was taken.
+        residual: What integrated gradients missed, as a share of what they should have added up to.
+    """
+
+    names: list[str]
+    shares: list[float]
+    count: int
+    unit: str
+    samples: int
+    residual: float
+
+
+@dataclass(frozen=True)
 class SmoothingLine:
     """How alike the states of neighbours and of all nodes are at each depth."""
 
@@ -212,6 +233,7 @@ class Measurements:
     truncation: list[Truncation] | Missing
     cost: Cost | Missing
     classes: ClassScores | Missing
+    features: FeatureShares | Missing
     baselines: list[Baseline] = field(default_factory=list)
     allowed: float = 30.0
 
