@@ -16,6 +16,7 @@ from pprgnn.explore.picture import chosen_nodes, edges_among
 from pprgnn.explore.run_view import Opened, offered_depths
 from pprgnn.training.config import Config
 from pprgnn.training.explain import explain_graph, explain_node
+from pprgnn.training.explain_features import explain_features
 from pprgnn.training.hops import Readers
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run
@@ -266,6 +267,23 @@ def test_whole_graphs():
     assert [(each["graph"], each["node"], each["truth"]) for each in told] == [(6, None, ["class 0"])]
     with pytest.raises(DataError, match="labels whole graphs"):
         explain(found, 0)
+
+
+def test_features():
+    dataset = of_graph(ZOO["karate"])
+    model, usual = (untrained(dataset, "hidden=6") for _ in range(2))
+    found = answers(model, dataset)
+    before = explain(found, 3)
+    told = found.features(0, 0, 3, None, 1)
+    wanted = explain_features(usual, dataset, 3, target=1)
+    assert [each["name"] for each in told["features"]] == [each.name for each in wanted.features]
+    for one, other in zip(told["features"], wanted.features, strict=True):
+        assert one["contribution"] == pytest.approx(other.contribution, rel=1e-3)
+    found.explain.cache_clear()
+    assert explain(found, 3) | {"seconds": 0} == before | {"seconds": 0}  # the model is as it was
+    assert found.runs()["runs"][0]["has_features"] is True
+    learned = of_graph(ZOO["karate"], channels=0)
+    assert answers(untrained(learned, "hidden=6"), learned).runs()["runs"][0]["has_features"] is False
 
 
 def test_systems_of_fixed_depth():

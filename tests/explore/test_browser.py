@@ -122,6 +122,23 @@ def test_another_class_can_be_explained(site, page):
 
 
 # --------------------------------------------------------------------------------------------------------- depth
+def test_features_are_shown_when_asked_for(site, page):
+    start(site, page)
+    with urllib.request.urlopen(f"{site.url}/api/features?node=0") as answer:
+        wanted = json.load(answer)
+    assert page.locator(".features table").count() == 0
+    page.get_by_role("button", name="Which features decided").click()
+    page.locator(".features table").wait_for()
+    assert page.texts(".features tbody th") == [each["name"] for each in wanted["features"]]
+    assert page.texts(".features thead th") == ["Feature", "Value", "Adds", "Of it here"]
+    adds = page.texts(".features tbody td:nth-child(3)")
+    assert [each[0] for each in adds] == ["+" if each["contribution"] > 0 else "−" for each in wanted["features"]]
+    assert "of it unexplained" in page.text(".features p")
+    page.locator('a.node[data-node="2"]').click()
+    page.shows("n2")
+    assert page.locator(".features table").count() == 0  # they were of another node
+
+
 def test_the_slider_shows_the_prediction_forming(site, page):
     answer = explained(site, "node=0&limit=150")
     start(site, page)

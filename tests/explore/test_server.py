@@ -49,6 +49,7 @@ def test_questions(app, found):
     assert (answer["node"], answer["decision"]["target"], len(answer["nodes"])) == (5, 1, 4)
     assert ask(app, "/api/explain?name=5&target=1&limit=4").json() | {"seconds": 0} == answer | {"seconds": 0}
     assert ask(app, "/api/explain?node=5", method="HEAD").status == 200
+    assert ask(app, "/api/features?node=5&target=1").json() == found.features(0, 0, 5, None, 1)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,8 @@ def test_questions(app, found):
         ("/api/explain?node=x", 400, "node must be a whole number, but came as 'x'."),
         ("/api/explain?node=1e3&run=", 400, "run must be a whole number, but came as ''."),
         ("/api/search?q=1&limit=1000", 400, "limit must be between 1 and 200, but came as 1000."),
+        ("/api/features?node=99", 404, "karate has no node '99'; the closest are 0 to 33."),
+        ("/api/features?node=0&target=9", 400, "target must be between 0 and 2, but came as 9."),
         ("/api/nothing", 404, "There is no such page here; begin at /."),
         ("/docs", 404, "There is no such page here; begin at /."),
         ("/openapi.json", 404, "There is no such page here; begin at /."),

@@ -21,9 +21,11 @@ from pprgnn.explore.suggestions import suggestions
 from pprgnn.explore.traced import Traced
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import MOST_OF_IT
+from pprgnn.training.explain_features import explain_features
 
 MOST_CLASSES = 20
 LIMIT = 150  # nodes that the page draws
+FEATURES = 12  # that the page lists
 KEPT = 50  # explanations that are not found again
 CLASS = "class:"
 
@@ -44,7 +46,7 @@ class Answers:
             self._add(each, len(opened) == 1, say)
         if not self.views:
             raise TrainingError(f"None of the runs can be shown. {self.problems[0]}")
-        self.explain = lru_cache(KEPT)(self._explain)
+        self.explain, self.features = lru_cache(KEPT)(self._explain), lru_cache(KEPT)(self._features)
         say("Looking for nodes worth a look ...")
         self.suggestions = suggestions(self.views[0])
         if self.suggestions:  # the page begins with it
@@ -148,6 +150,16 @@ class Answers:
         answer |= drawn
         answer |= {"exact": not traced.left_out, "left_out": traced.left_out, "partial": traced.partial}
         return answer | {"seconds": round(time.perf_counter() - begin, 4)}
+
+    def _features(
+        self, run: int, graph: int, node: int | None, name: str | None, target: int | None
+    ) -> dict[str, Any]:
+        """What the features add to the score of a class: integrated gradients, through the whole graph."""
+        view, node = self._view(run), self.known.find(graph, node, name)
+        if target is not None:
+            _check_range("target", target, 0, len(view.model.facts.class_names) - 1)
+        found = explain_features(view.model, self.known.dataset, node, graph=graph, target=target, top=FEATURES)
+        return found.to_dict()
 
     def _view(self, run: int) -> RunView:
         if not 0 <= run < len(self.views):

@@ -161,6 +161,7 @@ class RunView:
             "num_nodes": int(known.sizes.sum()),
             "num_edges": known.num_edges,
             "classes": list(model.facts.class_names),
+            "has_features": model.shape.num_nodes is None,
             "metric": metric,
             "scores": {part: scores[part].get(metric) for part in ("val", "test") if part in scores},
             "test_chose_the_epoch": bool(self.summary.get("test_chose_the_epoch", False)),

@@ -1,4 +1,4 @@
-"""The explorer over HTTP: the page, its files, and three questions."""
+"""The explorer over HTTP: the page, its files, and four questions."""
 
 from __future__ import annotations
 
@@ -109,6 +109,17 @@ def build_app(answers: Answers, hosts: Iterable[str], debug: bool = False) -> tu
         all: int = 0,
     ) -> Response:
         return await desk.ask(request, lambda: answers.explain(run, graph, node, name, target, limit, bool(all)))
+
+    @app.api_route("/api/features", methods=GET)
+    async def features(
+        request: Request,
+        run: int = 0,
+        graph: int = 0,
+        node: int | None = None,
+        name: str | None = None,
+        target: int | None = None,
+    ) -> Response:
+        return await desk.ask(request, lambda: answers.features(run, graph, node, name, target))
 
     @app.api_route("/", methods=GET)
     @app.api_route("/static/{name:path}", methods=GET)

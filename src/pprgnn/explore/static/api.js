@@ -35,6 +35,8 @@ async function get(path, parameters, signal) {
 
 export const fetchRuns = (signal) => get("runs", {}, signal);
 export const search = (parameters, signal) => get("search", parameters, signal);
+export const fetchFeatures = ({ run, graph, node, decision }) =>
+  get("features", { run, graph, node, target: decision.target });
 
 // Going back to where one was is common, and answers do not change while the server runs.
 const KEPT = 30;

@@ -2,12 +2,13 @@
 
 import { depthCurve, hopBars, ownPlace, probabilityBars } from "./charts.js";
 import { html, many, percent } from "./dom.js";
+import { featurePanel } from "./features.js";
 import { Graph } from "./graph.js";
 import { legend } from "./legend.js";
 import { decisionPanel, nodeTable } from "./panels.js";
 import { placeTitle, radiusWords, saidAt } from "./words.js";
 
-const SECTIONS = ["decision", "probabilities", "forming", "distances", "influential"];
+const SECTIONS = ["decision", "probabilities", "forming", "distances", "influential", "features"];
 let numbers = 0;
 
 export class Pane {
@@ -55,7 +56,7 @@ export class Pane {
     const part = percent(answer.shown_share);
     const shown = `${many(answer.nodes.length, "node")} shown, with ${part} of all influence`;
     this.caption.textContent = `${shown}; answered in ${answer.seconds.toFixed(2)} s.`;
-    const { decision, probabilities, forming, distances, influential } = this.sections;
+    const { decision, probabilities, forming, distances, influential, features } = this.sections;
     decision.replaceChildren(...decisionPanel(answer, run, `target-${this.number}`, this.acts));
     this.bars = probabilityBars(answer, run.classes, slotOf);
     this.heading = html("h3");
@@ -81,6 +82,8 @@ export class Pane {
       html("p", { class: "muted" }, radiusWords(answer)),
     );
     influential.replaceChildren(html("h3", {}, "Most influential nodes"), nodeTable(answer, this.acts));
+    features.hidden = !run.has_features;
+    features.replaceChildren(...(run.has_features ? featurePanel(answer) : []));
   }
 
   /** The slider moved to this place. */

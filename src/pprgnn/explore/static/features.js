@@ -1,0 +1,72 @@
+// The features of a decision. They are asked for by a button, since they take longer than the picture.
+
+import { fetchFeatures } from "./api.js";
+import { html, percent, signed } from "./dom.js";
+
+const short = (value) => String(Number(value.toPrecision(4)));
+
+function told(found, ofNode) {
+  const added = found.score - found.baseline;
+  const left = added ? percent(Math.abs(found.residual / added)) : "nothing";
+  const row = (each) =>
+    html(
+      "tr",
+      {},
+      html("th", { scope: "row", class: "name", title: each.name }, each.name),
+      html("td", { class: "number" }, short(each.value)),
+      html("td", { class: `number ${each.contribution > 0 ? "pro" : "contra"}` }, signed(each.contribution)),
+      ofNode ? html("td", { class: "number" }, signed(each.own)) : null,
+    );
+  const heads = [["Feature"], [ofNode ? "Value" : "Mean", "number"], ["Adds", "number"]];
+  if (ofNode) heads.push(["Of it here", "number"]);
+  return [
+    html(
+      "div",
+      { class: "wide" },
+      html(
+        "table",
+        { class: "list", "aria-label": "Features that mattered most" },
+        html(
+          "thead",
+          {},
+          html(
+            "tr",
+            {},
+            heads.map(([text, kind]) => html("th", { scope: "col", class: kind }, text)),
+          ),
+        ),
+        html("tbody", {}, found.features.map(row)),
+      ),
+    ),
+    html(
+      "p",
+      { class: "muted" },
+      `All features add ${signed(added)} to the score, which is ${signed(found.baseline)} with all of them at 0. `,
+      `Their sum leaves ${left} of it unexplained.`,
+    ),
+  ];
+}
+
+/** A button, and in its place what it asked for. */
+export function featurePanel(answer) {
+  const holder = html("div", { "aria-live": "polite" });
+  const button = html(
+    "button",
+    {
+      type: "button",
+      class: "more",
+      onclick: async () => {
+        button.disabled = true;
+        button.textContent = "Adding up …";
+        try {
+          holder.replaceChildren(...told(await fetchFeatures(answer), answer.node !== null));
+        } catch (error) {
+          holder.replaceChildren(html("p", { class: "note" }, error.message));
+        }
+      },
+    },
+    "Which features decided (takes longer)",
+  );
+  holder.append(button);
+  return [html("h3", {}, "Features"), holder];
+}
