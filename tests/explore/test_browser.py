@@ -130,7 +130,7 @@ def test_features_are_shown_when_asked_for(site, page):
     page.get_by_role("button", name="Which features decided").click()
     page.locator(".features table").wait_for()
     assert page.texts(".features tbody th") == [each["name"] for each in wanted["features"]]
-    assert page.texts(".features thead th") == ["Feature", "Value", "Adds", "Of it here"]
+    assert page.texts(".features thead th") == ["Feature", "Value", "Adds", "Here"]
     adds = page.texts(".features tbody td:nth-child(3)")
     assert [each[0] for each in adds] == ["+" if each["contribution"] > 0 else "−" for each in wanted["features"]]
     assert "of it unexplained" in page.text(".features p")

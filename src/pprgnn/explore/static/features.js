@@ -18,7 +18,7 @@ function told(found, ofNode) {
       ofNode ? html("td", { class: "number" }, signed(each.own)) : null,
     );
   const heads = [["Feature"], [ofNode ? "Value" : "Mean", "number"], ["Adds", "number"]];
-  if (ofNode) heads.push(["Of it here", "number"]);
+  if (ofNode) heads.push(["Here", "number"]);
   return [
     html(
       "div",
