@@ -91,7 +91,10 @@ def test_pieces_are_halved_until_enough_adds_up(monkeypatch):
     fine = explain_features(model, dataset, 5)
     assert fine.gradients > 2 * FEWEST - 1
     assert abs(fine.residual) <= ENOUGH * abs(fine.score - fine.baseline) + 2 * ROUNDING * abs(fine.score)
-    monkeypatch.setattr(integrated, "FEWEST", 1)
+    monkeypatch.setattr(integrated, "PATIENCE", 0.0)
+    hasty = explain_features(model, dataset, 5)
+    assert hasty.gradients == 2 * FEWEST - 1
+    assert abs(fine.residual) < abs(hasty.residual)
     monkeypatch.setattr(integrated, "MOST", 1)
     coarse = explain_features(model, dataset, 5)
     assert coarse.gradients == 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pprgnn.cli.layout import paragraph, styled, table, width
+from pprgnn.cli.layout import is_terminal, paragraph, styled, table, width
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,6 +74,8 @@ def explain_overall(
     check_features_read(model)
     part, mask = _part(dataset, run)
     batches, available = model.batches(dataset), int(mask.sum())
+    if is_terminal() and not as_json:
+        typer.echo(styled(f"Explaining {min(sample, available)} decisions ...", dim=True))
     found = overall_features(model, batches, drawn_rows(batches, mask, sample))
     if as_json:
         facts = {"part": part, "available": available, "data": dataset.facts.title, "warnings": warned}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import time
 from dataclasses import dataclass, field
 
 import torch
@@ -21,6 +22,7 @@ from pprgnn.training.model import Model
 
 FEWEST, MOST = 4, 32  # pieces
 ENOUGH = 0.005  # of the difference may be missing, over all pieces and without signs
+PATIENCE = 20.0  # seconds after which what there is has to do, on large graphs
 ROUNDING = 1e-5  # of a score, in single precision
 
 
@@ -125,12 +127,15 @@ def integrate(model: Model, batch: Batch, state: Tensor, row: int, target: int |
     assert batch.x is not None
     logits = decided(model.network, batch, state, row)
     target = int(logits.argmax()) if target is None else target
-    way = _Way(model, batch, batch.x.detach(), row, target)
+    way, started = _Way(model, batch, batch.x.detach(), row, target), time.perf_counter()
     with _following(model.network, []):
         baseline, score = way.score_at(0.0), way.score_at(1.0)
         enough = ENOUGH * abs(score - baseline) + ROUNDING * (abs(score) + abs(baseline))
         pieces = [way.piece(0.0, 1.0, baseline, score)]
-        while len(pieces) < FEWEST or (len(pieces) < MOST and -sum(each.order for each in pieces) > enough):
+        while len(pieces) < MOST:
+            missing = -sum(each.order for each in pieces)
+            if len(pieces) >= FEWEST and (missing <= enough or time.perf_counter() - started > PATIENCE):
+                break
             for half in way.halves(heapq.heappop(pieces)):
                 heapq.heappush(pieces, half)
     features, own = (torch.stack([getattr(each, name) for each in pieces]).sum(0) for name in ("features", "own"))
