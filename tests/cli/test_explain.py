@@ -226,6 +226,11 @@ def test_a_graph(home, monkeypatch, tmp_path):
     table = lines[lines.index("Most influential nodes") + 1 :]
     assert table[0].split() == ["node", "share"]
     assert len(table) == 5
+    features = lines[lines.index("Features that mattered most") + 1 :][:4]
+    assert features[0].split() == ["feature", "mean", "adds"]
+    assert sorted(line.split()[1] for line in features[1:]) == ["0", "1", "2"]
+    overall = call(tmp_path / "rings", "--features").output
+    assert " test graphs, for the class predicted for each" in overall
     for arguments in ((), ("--graph", 1, "--node", 2)):
         result = call(tmp_path / "rings", *arguments)
         assert "This model labels whole graphs: say which with --graph NUMBER" in result.output
