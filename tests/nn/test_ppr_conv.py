@@ -155,7 +155,8 @@ def test_cached_keeps_the_first_graph_and_reset_forgets_it(graph):
     for arguments in [*others, (x, Adjacency.from_edge_index(edge_index, num_nodes=7, normalize=None))]:
         with pytest.raises(ValueError, match=r"cached=True keeps the graph of the first call, .* but another one"):
             conv(*arguments)
-    torch.testing.assert_close(conv.double()(x.double(), edge_index, edge_weight.double()), first.double())
+    again = conv.double()(x.double(), edge_index, edge_weight.double()).float()
+    torch.testing.assert_close(again, first)  # as exact as the first one was
     conv.float().reset_parameters()
     assert conv.last_solution is None
     conv(x, edge_index[:, :2])
@@ -342,3 +343,21 @@ def test_bad_inputs(graph):
         conv(x.index_fill(0, torch.tensor([0]), float("nan")), edge_index)
     with pytest.raises(ValueError, match="The graph has no nodes"):
         conv(x[:0], edge_index[:, :0])
+
+
+@pytest.mark.parametrize(("how", "factor"), [("identity", 1.0), (2.5, 2.5), (0, 0.0)])
+def test_weights_start_as_a_multiple_of_the_identity(how, factor):
+    conv = PPRConv(4, 3, weight_init=how)
+    for _ in range(2):
+        assert torch.equal(conv.weight, factor * torch.eye(3))
+        conv.weight.data.normal_()
+        conv.reset_parameters()
+
+
+def test_weights_are_drawn_or_start_as_the_identity():
+    assert torch.equal(PPRConv(4, 3).weight, torch.eye(3))
+    drawn = PPRConv(4, 3, weight_init="glorot").weight
+    assert bool((drawn != 0).all())
+    assert bool((drawn.abs() <= 1).all())
+    with pytest.raises(ValueError, match="weight_init must be .* or a number, but came as 'ones'"):
+        PPRConv(4, 3, weight_init="ones")
