@@ -29,7 +29,7 @@ fay,1,red,test
 SHOWN = """\
 graph        edges, undirected, weighted
 nodes        6, 2 of them isolated
-edges        4, 1 of them from a node to itself
+edges        4, both directions counted as one, 1 of them from a node to itself
 components   3, the largest has 66.7 % of the nodes
 degrees      0 to 2, median 1, mean 1
 features     2
@@ -38,11 +38,20 @@ labels       5 labelled, 1 to predict
              blue ████████             2 (40.0 %)
 homophily    0.0 % of the edges join equal classes
 split        2 train, 1 val, 2 test
+columns      edges.csv
+               source  start of the edge
+               target  end of the edge
+               weight  weight of the edge
+             nodes.csv
+               id      node id
+               age     number; 1 of 6 values are missing
+               team    label, one of 2 classes
+               split   split
 guessed      edges run from column 'source' to column 'target'
              edge weights are in column 'weight'
              node ids are in column 'id'
              the split is in column 'split'
-             column 'age': 1 of 6 values are missing
+             1 class with fewer than 3 nodes, too few for training, validation and test: blue (2)
 """
 
 
@@ -186,7 +195,7 @@ def test_graphml_and_npz(folder):
         (("my.npz",), "my.npz does not exist; name an npz file."),
         (("my.graphml",), "my.graphml does not exist; name a GraphML file."),
         (("my.safetensors",), "my.safetensors must be a whole safetensors file, but cannot be read"),
-        (("--edges", "no.csv"), "no.csv does not exist; name a CSV, TSV or Parquet file."),
+        (("--edges", "no.csv"), "no.csv does not exist; name a CSV, TSV, Parquet or Excel file."),
         (
             ("--edges", "edges.csv", "--source", "x"),
             "edges.csv has no column 'x'; its columns are source, target, weight.",

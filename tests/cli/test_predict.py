@@ -86,7 +86,7 @@ def test_what_it_took_is_said(home):
     assert lines[0].startswith("2 nodes of ")
     assert lines[1].startswith("computed on ")
     assert f"of {COUNT} nodes" in lines[1]
-    assert "edges" in lines[1]
+    assert "entries of the matrix" in lines[1]
     assert lines[1].endswith(" s")
     assert "at most" in lines[2]
     assert [line.split("\t")[0] for line in lines[3:]] == ["p5", "p6"]

@@ -144,7 +144,7 @@ def _facts(card: Card) -> dict[str, str]:
     facts = {
         "name": card.title,
         "task": f"{labels} for every {card.task}, scored by {card.metric}",
-        "counts": ", ".join(known),
+        "counts": ", ".join(known) + "; both directions of an edge count as one" * (card.edges is not None),
         "split": card.split,
         "source": card.source,
         "licence": card.licence,

@@ -5,29 +5,24 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pprgnn.cli.layout import is_terminal, paragraph, styled, width
 from pprgnn.cli.tables import (
-    Categorical,
-    Destination,
+    COLUMNS,
+    READING,
     Directed,
     Edges,
-    Features,
     Header,
-    Ignore,
-    LabelSeparator,
     Name,
-    NodeId,
     Nodes,
-    Source,
-    Split,
     Target,
-    Weight,
+    aligned_columns,
     named_columns,
     read_graph,
+    takes,
 )
 from pprgnn.data.errors import DataError
 
@@ -37,6 +32,7 @@ if TYPE_CHECKING:
 MOST_CLASSES = 12  # shown one by one
 
 
+@takes("given", COLUMNS | READING)
 def import_command(
     graph: Annotated[
         Path | None, typer.Argument(metavar="[GRAPH]", help="A GraphML, npz or prepared safetensors file.")
@@ -44,15 +40,7 @@ def import_command(
     edges: Edges = None,
     nodes: Nodes = None,
     target: Target = None,
-    source: Source = None,
-    destination: Destination = None,
-    weight: Weight = None,
-    node_id: NodeId = None,
-    split: Split = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    categorical: Categorical = None,
-    label_separator: LabelSeparator = None,
+    given: Any = None,
     directed: Directed = False,
     header: Header = None,
     name: Name = None,
@@ -63,24 +51,13 @@ def import_command(
 ) -> None:
     """Read your own graph.
 
-    Shows what it looks like and what was guessed, and keeps it in one file for training.
+    Shows what it looks like, how each column was read and what was guessed, and keeps it in one file for training.
     """
     if (graph is None) == (edges is None):
         raise DataError("Expected either one GRAPH file or --edges FILE (with --nodes FILE); see --help.")
     if output is not None and output.suffix != ".safetensors":
         raise DataError(f"The output must be a .safetensors file, but is {output}; try {output}.safetensors.")
-    named = named_columns(
-        label=target,
-        source=source,
-        destination=destination,
-        weight=weight,
-        id=node_id,
-        split=split,
-        features=features,
-        ignore=ignore,
-        categorical=categorical,
-        label_separator=label_separator,
-    )
+    named = named_columns(given, target)
     if is_terminal() and not as_json:
         files = [str(path) for path in (graph, edges, nodes) if path is not None]
         typer.echo(styled(f"Reading {' and '.join(files)} ...", dim=True))
@@ -109,7 +86,8 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
     lines = [("graph", f"{s.name}, {kind}" + (f", {s.graphs:,} graphs" if s.graphs > 1 else ""))]
     lines.append(("nodes", f"{s.nodes:,}" + (f", {s.isolated:,} of them isolated" if s.isolated else "")))
     loops = f", {s.self_loops:,} of them from a node to itself" if s.self_loops else ""
-    lines.append(("edges", f"{s.edges:,}{loops}"))
+    once = "" if s.directed else ", both directions counted as one"
+    lines.append(("edges", f"{s.edges:,}{once}{loops}"))
     share = s.largest_component / s.nodes
     lines.append(("components", f"{s.components:,}, the largest has {_percent(share)} of the nodes"))
     degree = {key: f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for key, value in s.degree.items()}
@@ -126,6 +104,8 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
         lines.append(("homophily", f"{_percent(s.homophily)} {alike}"))
     if any(s.parts.values()):
         lines.append(("split", ", ".join(f"{count:,} {part}" for part, count in s.parts.items())))
+    columns = aligned_columns([tuple(each.values()) for each in s.columns])
+    lines += [("columns" if i == 0 else "", line) for i, line in enumerate(columns)]
     lines += [("guessed" if i == 0 else "", note) for i, note in enumerate(s.guessed)]
     return lines
 

@@ -9,13 +9,16 @@ import typer
 
 from pprgnn.cli.layout import paragraph, width
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
+from pprgnn.cli.tables import READING, takes
 
 
+@takes("reading", READING)
 def evaluate_command(
     run: RunArgument,
     edges: NewEdges = None,
     nodes: NewNodes = None,
     data: NewData = None,
+    reading: Any = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
     """Score a trained model.
@@ -28,7 +31,7 @@ def evaluate_command(
     from pprgnn.training.trivial import prior_logits, trivial_levels
 
     model = open_model(run)
-    dataset = open_data(run, model, edges, nodes, data)
+    dataset = open_data(run, model, edges, nodes, data, reading)
     own = edges is None and data is None
     masks = Run.open(run).split.masks(dataset) if own else {"labelled": _labelled(dataset)}
     note = dataset.facts.note

@@ -12,6 +12,7 @@ import typer
 from pprgnn.cli.explain_features import cut, explain_overall, feature_line, percent, show_features
 from pprgnn.cli.layout import is_terminal, paragraph, styled, table, width
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
+from pprgnn.cli.tables import READING, takes
 from pprgnn.data.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ VISIBLE = 5e-4  # a share that is not shown as 0.0 %
 MOST_BARS = 12
 
 
+@takes("reading", READING)
 def explain(
     run: RunArgument,
     node: Annotated[str | None, typer.Option(help="The node, as the source names it.")] = None,
@@ -43,6 +45,7 @@ def explain(
     edges: NewEdges = None,
     nodes: NewNodes = None,
     data: NewData = None,
+    reading: Any = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
     """Explain one decision of a model.
@@ -62,7 +65,7 @@ def explain(
         )
     if not features:
         _check_question(model, node, graph)
-    dataset = open_data(run, model, edges, nodes, data)
+    dataset = open_data(run, model, edges, nodes, data, reading)
     warned: list[str] = []
     with collected_warnings(warned.append, set()):
         if features:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pprgnn.cli.layout import is_terminal, styled
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, open_data, open_model
+from pprgnn.cli.tables import READING, takes
 from pprgnn.data.errors import DataError
 from pprgnn.training.errors import TrainingError
 
@@ -23,6 +24,7 @@ NEEDED = ("fastapi", "uvicorn")
 CLEAR = "\r\x1b[K"  # the line on a terminal
 
 
+@takes("reading", READING)
 def explore(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs on the same data.")],
     port: Annotated[
@@ -33,6 +35,7 @@ def explore(
     edges: NewEdges = None,
     nodes: NewNodes = None,
     data: NewData = None,
+    reading: Any = None,
 ) -> None:
     """Look at what a model decided, and why, in the browser.
 
@@ -48,7 +51,7 @@ def explore(
     from pprgnn.explore.serving import listen, serve, url_of
 
     with listen(host, port) as sock:
-        opened, problems = _opened(runs, edges, nodes, data)
+        opened, problems = _opened(runs, edges, nodes, data, reading)
         from pprgnn.explore.answers import Answers
 
         answers = Answers(opened, problems, _say)
@@ -67,7 +70,7 @@ def explore(
 
 # --------------------------------------------------------------------------------------------------------- opening
 def _opened(
-    runs: Sequence[Path], edges: Path | None, nodes: Path | None, data: str | None
+    runs: Sequence[Path], edges: Path | None, nodes: Path | None, data: str | None, reading: Mapping[str, str]
 ) -> tuple[list[Opened], list[str]]:
     """The runs that can be shown, and a sentence about each other one."""
     opened: list[Opened] = []
@@ -75,7 +78,7 @@ def _opened(
     for run in runs:
         _say(f"Reading {run} ...")
         try:
-            opened.append(_open(run, opened[0] if opened else None, edges, nodes, data))
+            opened.append(_open(run, opened[0] if opened else None, edges, nodes, data, reading))
         except (DataError, OSError) as error:
             if len(runs) == 1:
                 raise
@@ -87,7 +90,14 @@ def _opened(
     return opened, problems
 
 
-def _open(run: Path, first: Opened | None, edges: Path | None, nodes: Path | None, data: str | None) -> Opened:
+def _open(
+    run: Path,
+    first: Opened | None,
+    edges: Path | None,
+    nodes: Path | None,
+    data: str | None,
+    reading: Mapping[str, str],
+) -> Opened:
     from pprgnn.explore.run_view import Opened
     from pprgnn.training.run import Run
     from pprgnn.training.study import is_study
@@ -101,7 +111,7 @@ def _open(run: Path, first: Opened | None, edges: Path | None, nodes: Path | Non
     model = open_model(run)
     _check_system(model.config.model.system)
     given = edges is not None or data is not None
-    dataset = first.dataset if first is not None and given else open_data(run, model, edges, nodes, data)
+    dataset = first.dataset if first is not None and given else open_data(run, model, edges, nodes, data, reading)
     if first is not None and not _same(first.dataset, dataset):
         raise TrainingError(
             f"It is on {dataset.facts.name}, but the first run is on {first.dataset.facts.name}, or on another "

@@ -11,6 +11,7 @@ import typer
 
 from pprgnn.cli.layout import is_terminal, paragraph, styled, width
 from pprgnn.cli.saved_run import NewData, NewEdges, RunArgument, open_data, open_model
+from pprgnn.cli.tables import READING, takes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from pprgnn.training.few_nodes import Effort
 
 PREVIEW = 5
-TABLES = (".csv", ".tsv", ".txt", ".parquet", ".gz")
+TABLES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".gz")
 
 
+@takes("reading", READING)
 def predict_command(
     run: RunArgument,
     edges: NewEdges = None,
@@ -33,8 +35,9 @@ def predict_command(
         ),
     ] = None,
     data: NewData = None,
+    reading: Any = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a .csv, .tsv or .parquet file.")
+        Path | None, typer.Option("--output", "-o", help="Write a .csv, .tsv, .parquet or .xlsx file.")
     ] = None,
     unlabelled: Annotated[bool, typer.Option("--unlabelled", help="Only what has no label yet.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
@@ -48,12 +51,12 @@ def predict_command(
     from pprgnn.training.predictions import SUFFIXES, named_rows, predict_table, unlabelled_rows, write_table
 
     if output is not None and output.suffix.lower() not in SUFFIXES:
-        raise TrainingError(f"The output must end in .csv, .tsv or .parquet, but is {output}.")
+        raise TrainingError(f"The output must end in .csv, .tsv, .parquet or .xlsx, but is {output}.")
     table_file, ids = _table_and_ids(nodes or [])
     if ids is not None and unlabelled:
         raise TrainingError("Expected --nodes or --unlabelled, but both came; drop one.")
     model = open_model(run)
-    dataset = open_data(run, model, edges, table_file, data)
+    dataset = open_data(run, model, edges, table_file, data, reading)
     effort = None
     if ids is None:
         table = predict_table(model, dataset, unlabelled_rows(dataset) if unlabelled else None)
@@ -124,11 +127,12 @@ def _for_programs(table: pa.Table, output: Path | None, effort: Effort | None) -
 def _described(effort: Effort) -> list[str]:
     """What the answer took, and what is known about it."""
     if not effort.certified:
-        whole = f"the whole graph ({effort.all_nodes:,} nodes, {effort.all_edges:,} edges), {effort.seconds:.2f} s"
+        size = f"{effort.all_nodes:,} nodes, {effort.all_edges:,} entries of its matrix"
+        whole = f"the whole graph ({size}), {effort.seconds:.2f} s"
         return [paragraph("computed ", f"on {whole}; not on a neighbourhood, because {effort.reason}", width())]
     part = (
-        f"on {effort.nodes:,} of {effort.all_nodes:,} nodes and {effort.edges:,} of {effort.all_edges:,} edges, "
-        f"{effort.seconds:.2f} s"
+        f"on {effort.nodes:,} of {effort.all_nodes:,} nodes and {effort.edges:,} of {effort.all_edges:,} entries "
+        f"of the matrix, {effort.seconds:.2f} s"
     )
     proof = f"the asked rows are off by at most {effort.error_bound:.1e} of their input"
     return [f"computed {part}", paragraph("proved   ", proof, width())]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pprgnn.cli.tables import spelled
 from pprgnn.training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -39,8 +41,19 @@ def open_model(run: Path) -> Model:
     return model
 
 
-def open_data(run: Path, model: Model, edges: Path | None, nodes: Path | None, data: str | None) -> GraphDataset:
-    """A new graph from tables or a file, or by default what the run was trained on."""
+def open_data(
+    run: Path,
+    model: Model,
+    edges: Path | None,
+    nodes: Path | None,
+    data: str | None,
+    reading: Mapping[str, Any] | None = None,
+) -> GraphDataset:
+    """A new graph from tables or a file, or by default what the run was trained on.
+
+    What is new in the tables, such as an unknown category, is told beside the answer. ``reading`` is what was said
+    about how the tables are read, instead of as in training.
+    """
     from pprgnn.data.registry import load
     from pprgnn.training.run import Run
     from pprgnn.training.train import load_data
@@ -55,7 +68,12 @@ def open_data(run: Path, model: Model, edges: Path | None, nodes: Path | None, d
             raise TrainingError(
                 f"This model was trained on {model.facts.name}, not on tables; use --data instead of --edges."
             )
-        return from_tables(edges, nodes, schema=schema)
+        dataset = from_tables(edges, nodes, schema=schema, **(reading or {}))
+        for note in dataset.facts.guessed:
+            typer.echo(f"Note: {note}.", err=True)
+        return dataset
+    if reading:
+        raise TrainingError(f"{spelled(next(iter(reading)))} goes with --edges; give both.")
     if nodes is not None:
         raise TrainingError("--nodes goes with --edges; give both.")
     if data is not None:

@@ -7,7 +7,7 @@ import difflib
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,22 +17,18 @@ from pprgnn.cli.layout import paragraph, styled, width
 from pprgnn.cli.processes import folder_of_all, joined, new_folder, start_processes
 from pprgnn.cli.report import WantedReport, write_after_training
 from pprgnn.cli.tables import (
-    Categorical,
-    Destination,
+    COLUMNS,
+    READING,
     Directed,
     Edges,
-    Features,
     Header,
-    Ignore,
-    LabelSeparator,
     Name,
-    NodeId,
     Nodes,
-    Source,
-    Split,
     Target,
-    Weight,
+    aligned_columns,
     named_columns,
+    spelled,
+    takes,
 )
 from pprgnn.distributed.launch import is_launched, is_restarted
 from pprgnn.training.config import Config, Setting, settings
@@ -68,6 +64,7 @@ Address = Annotated[str | None, typer.Option(help="Of the Dask or Ray cluster.")
 Json = Annotated[bool, typer.Option("--json", help="The summary as JSON, for programs; no progress.")]
 
 
+@takes("given", COLUMNS | READING)
 def train_command(
     what: What = None,
     edges: Edges = None,
@@ -94,15 +91,7 @@ def train_command(
     jobs: Jobs = None,
     backend: Backend = None,
     address: Address = None,
-    source: Source = None,
-    destination: Destination = None,
-    weight: Weight = None,
-    node_id: NodeId = None,
-    split: Split = None,
-    features: Features = None,
-    ignore: Ignore = None,
-    categorical: Categorical = None,
-    label_separator: LabelSeparator = None,
+    given: Any = None,
     directed: Directed = False,
     header: Header = None,
     name: Name = None,
@@ -120,8 +109,11 @@ def train_command(
         for line in _settings_lines(config_for(what, changes or [], model)):
             typer.echo(line)
         return
+    named = named_columns(given, target)
+    own = {"nodes": nodes, "directed": directed or None, "header": header, "name": name, **named}
+    own = {key: value for key, value in own.items() if value is not None}
     if resume is not None:
-        if what is not None or edges is not None or changes or model:
+        if what is not None or edges is not None or changes or model or own:
             raise TrainingError("--resume takes all settings from the run's folder; leave out everything else.")
         if nproc is not None and not is_launched():
             start_processes(nproc, restarts, resume, resumed=True)
@@ -132,8 +124,7 @@ def train_command(
         if report and team.leads:
             write_after_training(summary, as_json)
         return
-    if (what is None) == (edges is None):
-        raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
+    check_source(what, edges, own)
     config = config_for(what, changes or [], model)
     workers = chosen_workers(jobs, backend, address)
     several = folds is not None or seeds > 1
@@ -148,18 +139,6 @@ def train_command(
     with _team(config.training.device) as team:
         dataset = None
         if edges is not None:
-            named = named_columns(
-                label=target,
-                source=source,
-                destination=destination,
-                weight=weight,
-                id=node_id,
-                split=split,
-                features=features,
-                ignore=ignore,
-                categorical=categorical,
-                label_separator=label_separator,
-            )
             dataset = own_tables(edges, nodes, name, header, directed, named, as_json or not team.leads)
             config = config.with_values({"data.name": dataset.facts.name})
             stem = Path(dataset.facts.name).stem
@@ -232,6 +211,19 @@ def _of_known(what: str) -> Config:
     return Config.for_task(card.task).with_values({"data.name": handle(card)})
 
 
+def check_source(what: str | None, edges: Path | None, own: Mapping[str, Any]) -> None:
+    """Either known data or the user's own tables; ``own`` is what was said about the latter."""
+    if what is None and edges is None:
+        raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
+    if what is not None and edges is not None:
+        raise TrainingError(f"Expected a data set or --edges, but {what} and --edges {edges} came; drop one.")
+    if what is not None and own:
+        raise TrainingError(
+            f"{spelled(next(iter(own)))} is about your own tables (--edges), but {what} brings its own data; drop "
+            f"one of them."
+        )
+
+
 def own_tables(
     edges: Path, nodes: Path | None, name: str | None, header: bool | None, directed: bool, named: Any, quiet: bool
 ) -> GraphDataset:
@@ -242,6 +234,8 @@ def own_tables(
     if not dataset.facts.class_names:
         raise TrainingError("There is nothing to learn: name the column of the label with --target.")
     if not quiet:
+        for i, line in enumerate(aligned_columns(dataset.facts.columns)):
+            typer.echo(paragraph("columns  " if i == 0 else "         ", line, width()))
         for i, note in enumerate(dataset.facts.guessed):
             typer.echo(paragraph("guessed  " if i == 0 else "         ", note, width()))
     return dataset

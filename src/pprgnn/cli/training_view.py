@@ -167,7 +167,7 @@ def describe(training: Training) -> list[str]:
     counted = sum(p.numel() for p in training.network.parameters())
     parameters = counted if together is None else together.parameters
     lines = [
-        ("data", f"{dataset!r}"[len("GraphDataset(") : -1]),
+        ("data", f"{f'{dataset!r}'[len('GraphDataset(') : -1]}, {dataset.num_edges} edges"),
         ("split", f"{split.protocol}: {parts} {split.unit}s. {rule}"),
         ("model", f"{network}, {parameters:,} parameters, {training.device}"),
         ("training", f"{settings.epochs} epochs, patience {settings.patience or '–'}, seed {settings.seed}"),

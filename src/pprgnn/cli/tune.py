@@ -19,6 +19,7 @@ from pprgnn.cli.train import (
     Set,
     System,
     What,
+    check_source,
     chosen_workers,
     config_for,
     own_tables,
@@ -65,19 +66,20 @@ def tune_command(
     seconds = None if timeout is None else 60 * timeout
     workers = chosen_workers(jobs, backend, address)
     if resume is not None:
-        if what is not None or edges is not None or changes or model or search or output is not None:
+        tables = (edges, nodes, target)
+        if (what, *tables, output) != (None,) * 5 or changes or model or search:
             raise TrainingError(
                 "--resume takes all settings from its folder; only --trials and --jobs may go with it."
             )
         _run(as_json, lambda listener: _resume(resume, trials, seconds, workers, listener))
         return
-    if (what is None) == (edges is None):
-        raise TrainingError("Expected a recipe or data set (see `pprgnn train --settings`), or --edges FILE.")
+    own = {"nodes": nodes, "target": target}
+    check_source(what, edges, {key: value for key, value in own.items() if value is not None})
     config = config_for(what, changes or [], model)
     space = search_space(read_search(search), config) if search else None
     dataset = None
     if edges is not None:
-        dataset = own_tables(edges, nodes, None, None, False, named_columns(label=target), as_json)
+        dataset = own_tables(edges, nodes, None, None, False, named_columns({}, target), as_json)
         config = config.with_values({"data.name": dataset.facts.name})
     folder = output or Path("tunings") / f"{Path(config.data.name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
 

@@ -37,6 +37,8 @@ class Facts:
     schema: Mapping[str, Any] | None = None
     guessed: tuple[str, ...] = field(default=())
     qualifier: str = ""  # see `Card`
+    # How each column of the tables was read: table, column, how, a remark.
+    columns: tuple[tuple[str, str, str, str], ...] = ()
 
     @property
     def title(self) -> str:
@@ -53,6 +55,7 @@ class Facts:
         values = json.loads(text)
         for name in ("class_names", "guessed"):
             values[name] = tuple(values[name])
+        values["columns"] = tuple(tuple(row) for row in values.get("columns", ()))
         return cls(**values)
 
 
@@ -99,6 +102,16 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     def num_nodes(self) -> int:
         """Nodes of all graphs together."""
         return sum(self.graph_sizes)
+
+    @property
+    def num_edges(self) -> int:
+        """Edges of all graphs together: an undirected edge counts once, and so does one from a node to itself."""
+        graphs = [self._data] if self._indices is None else list(self)
+        ends: list[Tensor] = [graph.edge_index for graph in graphs]
+        stored = sum(each.size(1) for each in ends)
+        if self.facts.directed:
+            return stored
+        return (stored + sum(int((each[0] == each[1]).sum()) for each in ends)) // 2
 
     @property
     def graph_sizes(self) -> list[int]:

@@ -86,8 +86,7 @@ def load(name: str | Path, root: Path | str | None = None, *, cache: bool = True
 
 def differences(card: Card, dataset: GraphDataset) -> list[str]:
     """Where the counts of a set that was read are not those of its card."""
-    edges = dataset._data.edge_index.size(1) // 2  # both directions are there
-    found = (len(dataset), dataset.num_nodes, edges, dataset.num_features, dataset.num_classes)
+    found = (len(dataset), dataset.num_nodes, dataset.num_edges, dataset.num_features, dataset.num_classes)
     expected = [getattr(card, what) for what in COUNTS]
     return [
         f"{count:,} {what} instead of {wanted:,}"

@@ -16,7 +16,7 @@ from pprgnn.data.dataset import GraphDataset
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of all graphs together; `edges` counts an undirected edge once."""
+    """Counts of all graphs together; `edges` as in :attr:`GraphDataset.num_edges`."""
 
     name: str
     task: str
@@ -38,6 +38,7 @@ class Summary:
     homophily: float | None  # see `_homophily`; None: not defined
     parts: dict[str, int]  # of a split column
     guessed: tuple[str, ...]
+    columns: tuple[dict[str, str], ...] = ()  # of tables: how each was read
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -63,7 +64,7 @@ def summarise(dataset: GraphDataset) -> Summary:
         task=dataset.facts.task,
         graphs=len(dataset),
         nodes=nodes,
-        edges=len(source) if directed else (len(source) + loops) // 2,
+        edges=dataset.num_edges,
         directed=directed,
         weighted="edge_weight" in dataset._data,
         self_loops=loops,
@@ -84,6 +85,9 @@ def summarise(dataset: GraphDataset) -> Summary:
         homophily=_homophily(dataset, source, destination, labelled) if has_labels else None,
         parts=_parts(dataset),
         guessed=dataset.facts.guessed,
+        columns=tuple(
+            dict(zip(("table", "column", "read_as", "remark"), row, strict=True)) for row in dataset.facts.columns
+        ),
     )
 
 

@@ -39,12 +39,6 @@ class Known:
         self.names = lru_cache(GRAPHS_KEPT)(self._names)
         self.readers = lru_cache(GRAPHS_KEPT)(self._readers)
 
-    @property
-    def num_edges(self) -> int:
-        """Of all graphs together, each direction once."""
-        cut = self.dataset if self.dataset._indices is None else self.dataset.copy()
-        return int(cut._data.edge_index.size(1))
-
     def _graph(self, graph: int) -> Any:
         return self.dataset[graph]
 

@@ -159,7 +159,7 @@ class RunView:
             "multi_label": model.facts.multi_label,
             "num_graphs": len(known.dataset),
             "num_nodes": int(known.sizes.sum()),
-            "num_edges": known.num_edges,
+            "num_edges": known.dataset.num_edges,
             "classes": list(model.facts.class_names),
             "has_features": model.shape.num_nodes is None,
             "metric": metric,

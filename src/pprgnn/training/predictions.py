@@ -17,7 +17,7 @@ from pprgnn.data.whole_file import replacing
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.model import Model
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx")
 
 
 def predict_table(
@@ -88,16 +88,20 @@ def _rows_of_several(dataset: GraphDataset, ids: Sequence[str]) -> Tensor:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write CSV, TSV or Parquet, by the ending; an existing file is replaced, or kept when this fails."""
+    """Write CSV, TSV, Parquet or Excel, by the ending; an existing file is replaced, or kept when this fails."""
     kind = path.suffix.lower()
     if kind not in SUFFIXES:
-        raise TrainingError(f"The output must end in .csv, .tsv or .parquet, but is {path}.")
+        raise TrainingError(f"The output must end in .csv, .tsv, .parquet or .xlsx, but is {path}.")
     try:
         with replacing(path) as partial:
             if kind == ".parquet":
                 from pyarrow import parquet
 
                 parquet.write_table(table, partial)
+            elif kind == ".xlsx":
+                from pprgnn.data.own.excel import write_excel
+
+                write_excel(table, partial)
             else:
                 from pyarrow import csv
 

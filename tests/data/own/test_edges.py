@@ -166,7 +166,8 @@ def test_weights_of_any_type(weight, value):
         ("nan", "line 4, column 'weight' must hold the edge's weight, but is empty"),
         ("", "line 4, column 'weight' must hold the edge's weight, but is empty"),
         ("heavy", "line 4, column 'weight' must hold the weight of the edge, a number, but holds 'heavy'"),
-        ('"1,5"', "line 4, column 'weight' must hold the weight of the edge, a number, but holds '1,5'"),
+        ('"1,5,7"', "line 4, column 'weight' must hold the weight of the edge, a number, but holds '1,5,7'"),
+        ("unknown", "line 4, column 'weight' must hold the weight of the edge, a number, but holds 'unknown'"),
         (
             "2020-01-01",
             "line 4, column 'weight' must hold the weight of the edge, a number, but holds '2020-01-01'",

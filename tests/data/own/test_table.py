@@ -229,7 +229,7 @@ def test_rows_without_lines():
         ("t.parquet", b"", "t.parquet is not a whole Parquet file"),
         ("t.parquet", "a,b\n1,2\n", "t.parquet is not a whole Parquet file"),
         ("t.csv", b"PAR1" + b"x" * 50, "t.csv is not a whole Parquet file"),
-        ("t.xlsx", "a,b\n1,2\n", "t.xlsx must be a table in CSV, TSV or Parquet"),
+        ("t.ods", "a,b\n1,2\n", "t.ods must be a table in CSV, TSV, Parquet or Excel"),
     ],
 )
 def test_a_file_that_is_no_table(read, name, content, message):

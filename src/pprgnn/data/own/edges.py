@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,42 +14,110 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.table import Table
-from pprgnn.data.own.text_file import NUMBER
+from pprgnn.data.own.features import read_texts
+from pprgnn.data.own.reading import Reading, Style, learn_reading
+from pprgnn.data.own.table import Table, is_text
+from pprgnn.data.own.text_file import trimmed
 
 if TYPE_CHECKING:
-    from pprgnn.data.own.tables import Columns
+    from pprgnn.data.own.schema import Columns
 
 Index = NDArray[np.int64]
 Weights = NDArray[Any]
 
 
 def edges_of(
-    edges: Table, nodes: Table | None, columns: Columns, notes: list[str]
-) -> tuple[Tensor, Tensor | None, pa.Array]:
-    """`edge_index`, weights, and the id of each node: in the order of the node table, or else sorted."""
+    edges: Table, nodes: Table | None, columns: Columns, reading: Reading | None, notes: list[str]
+) -> tuple[Tensor, Tensor | None, pa.Array, Table | None]:
+    """`edge_index`, weights, the id of each node (as in the node table, or else sorted), and the node table."""
     ends = [str(columns.source), str(columns.destination)]
+    if columns.empty_ids == "drop":
+        edges = _with_ids(edges, ends, notes)
+        nodes = None if nodes is None else _with_ids(nodes, [str(columns.id)], notes)
     if nodes is None:
         if len(edges) == 0:
             raise DataError(f"{edges.origin} has no edges and there is no node table, so there is no graph.")
+        kept = np.ones(len(edges), dtype=bool)
         ids, source, destination = _number(*_ids((edges, ends)))
     else:
         if len(nodes) == 0:
             raise DataError(f"{nodes.origin} has no rows; expected one for each node.")
-        *starts_and_ends, column = _ids((edges, ends), (nodes, [str(columns.id)]))
-        ids = column.combine_chunks()
+        start, end, column = _ids((edges, ends), (nodes, [str(columns.id)]))
+        nodes, ids = _each_once(nodes, column.combine_chunks(), columns.duplicates, notes)
+        nodes, ids, kept = _known_ends(edges, start, end, nodes, ids, columns.unknown_nodes, notes)
+        source, destination = (_look_up(each, ids)[kept] for each in (start, end))
+    if not len(source) and columns.empty_edges == "error":
+        raise DataError(
+            f"{edges.origin} has no edges{' that join known nodes' if len(edges) else ''}; add some, or ask for a "
+            f"graph without edges (--empty-edges allow)."
+        )
+    weight = _weights(edges, columns.weight, reading)[kept] if columns.weight else None
+    return *merge_edges(source, destination, weight, len(ids), columns.directed, notes), ids, nodes
+
+
+def _with_ids(table: Table, names: Sequence[str], notes: list[str]) -> Table:
+    """Only the rows in which these ids are filled."""
+    if not any(table.column(name).null_count for name in names):
+        return table
+    empty = np.zeros(len(table), dtype=bool)
+    for column in table.texts(names, na_is_missing=False):
+        empty |= np.asarray(pc.is_null(column))
+    if not empty.any():
+        return table
+    notes.append(f"{int(empty.sum()):,} of {len(table):,} rows of {table.origin} have no node id and were dropped")
+    return table.take(np.flatnonzero(~empty))
+
+
+def _each_once(nodes: Table, ids: pa.Array, which: str, notes: list[str]) -> tuple[Table, pa.Array]:
+    """One row for each id."""
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return nodes, ids
+    if which == "error":
         _refuse_duplicates(nodes, ids)
-        source, destination = (_look_up(end, ids) for end in starts_and_ends)
-        unknown = np.flatnonzero((source < 0) | (destination < 0))
-        if len(unknown):
-            row = int(unknown[0])
-            node = starts_and_ends[0 if source[row] < 0 else 1][row].as_py()
-            raise DataError(
-                f"{edges.where(row)} names the node {node!r}, which is in no row of {nodes.origin} "
-                f"({len(unknown):,} of {len(edges):,} edges do so); add these nodes, or drop these edges."
-            )
-    weight = _weights(edges, columns.weight) if columns.weight else None
-    return *merge_edges(source, destination, weight, len(ids), columns.directed, notes), ids
+    number = np.asarray(ids.dictionary_encode().indices)
+    if which == "first":
+        rows = np.unique(number, return_index=True)[1]
+    else:
+        rows = len(number) - 1 - np.unique(number[::-1], return_index=True)[1]
+    rows.sort()
+    notes.append(
+        f"{len(ids) - len(rows):,} of {len(ids):,} rows of {nodes.origin} repeat a node id: the {which} row counts"
+    )
+    return nodes.take(rows), ids.take(pa.array(rows))
+
+
+def _known_ends(
+    edges: Table,
+    start: pa.ChunkedArray,
+    end: pa.ChunkedArray,
+    nodes: Table,
+    ids: pa.Array,
+    otherwise: str,
+    notes: list[str],
+) -> tuple[Table, pa.Array, NDArray[np.bool_]]:
+    """The nodes, more of them if they are to be added, and which edges join them."""
+    strange = [_look_up(each, ids) < 0 for each in (start, end)]
+    unknown = strange[0] | strange[1]
+    if not unknown.any():
+        return nodes, ids, ~unknown
+    told = f"{int(unknown.sum()):,} of {len(edges):,} edges"
+    if otherwise == "drop":
+        notes.append(f"{told} name nodes that are in no row of {nodes.origin} and were dropped")
+        return nodes, ids, ~unknown
+    if otherwise == "error":
+        row = int(np.flatnonzero(unknown)[0])
+        node = (start if strange[0][row] else end)[row].as_py()
+        raise DataError(
+            f"{edges.where(row)} names the node {node!r}, which is in no row of {nodes.origin} ({told} do so); "
+            f"--unknown-nodes add adds these nodes, --unknown-nodes drop drops these edges."
+        )
+    both = [each.filter(pa.array(mask)).cast(ids.type) for each, mask in zip((start, end), strange, strict=True)]
+    new = pc.unique(pa.chunked_array([chunk for each in both for chunk in each.chunks], ids.type))
+    notes.append(
+        f"{told} name {len(new):,} nodes that are in no row of {nodes.origin}: they were added without values"
+    )
+    rows = np.concatenate([np.arange(len(nodes)), np.full(len(new), -1)])
+    return nodes.take(rows), pa.concat_arrays([ids, new]), np.ones(len(edges), dtype=bool)
 
 
 # -------------------------------------------------------------------------------------------------------- ids
@@ -63,7 +132,8 @@ def _ids(*places: tuple[Table, Sequence[str]]) -> list[pa.ChunkedArray]:
         if column.null_count:
             row = _first(pc.is_null(column))
             raise DataError(
-                f"{table.where(row)}, column {name!r} must hold a node id, but is empty; fill it or drop the row."
+                f"{table.where(row)}, column {name!r} must hold a node id, but is empty; fill it or drop the row "
+                f"(--empty-ids drop)."
             )
     return columns
 
@@ -112,14 +182,12 @@ def _is_dense(low: int, high: int, count: int) -> bool:
 
 
 def _refuse_duplicates(nodes: Table, ids: pa.Array) -> None:
-    if pc.count_distinct(ids).as_py() == len(ids):
-        return
     seen: dict[Any, int] = {}
     for row, node in enumerate(ids.to_pylist()):
         if node in seen:
             raise DataError(
                 f"{nodes.where(row)} has the node id {node!r}, which {nodes.where(seen[node])} already has; "
-                f"keep one row per node."
+                f"keep one row per node, or say which counts (--duplicates first or last)."
             )
         seen[node] = row
 
@@ -140,24 +208,39 @@ def _look_up(wanted: pa.ChunkedArray, ids: pa.Array) -> Index:
 
 
 # --------------------------------------------------------------------------------------------------- weights
-def _weights(edges: Table, name: str) -> Weights:
-    column = edges.numeric(name)
-    if column.null_count:
-        row = _first(pc.is_null(column))
+def learn_weight(edges: Table, name: str, style: Style) -> tuple[Reading | None, str]:
+    """How the weights are written, if they came as text, and what is uncertain about it."""
+    column = edges.column(name)
+    if not is_text(column.type):
+        return None, ""
+    reading, doubt = learn_reading(column, style, edges.file is not None and edges.file.delimiter == ";")
+    return (None, "") if reading is None or reading.date else (replace(reading, stray=()), doubt)
+
+
+def _weights(edges: Table, name: str, reading: Reading | None) -> Weights:
+    column, text = edges.column(name), read_texts(edges, name, reading)
+    weight: Weights
+    if text is not None:
+        weight, there, _ = (reading or Reading()).read(text)
+        wrong = np.flatnonzero(~there & np.asarray(pc.is_valid(trimmed(text))))
+        if len(wrong):
+            row = int(wrong[0])
+            raise DataError(
+                f"{edges.where(row)}, column {name!r} must hold the weight of the edge, a number, but holds "
+                f"{text[row].as_py()!r}; correct it, or name another weight column ('' for none)."
+            )
+    else:
+        there = np.asarray(pc.is_valid(column))
+        try:
+            weight = np.asarray(column.cast(pa.float64(), safe=False))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise DataError(
+                f"{edges.origin}, column {name!r} must hold weights, which are numbers, but holds {column.type}; "
+                f"name another weight column ('' for none)."
+            ) from None
+    if not there.all():
+        row = int(np.flatnonzero(~there)[0])
         raise DataError(f"{edges.where(row)}, column {name!r} must hold the edge's weight, but is empty; fill it.")
-    try:
-        weight: Weights = np.asarray(column.cast(pa.float64(), safe=False))
-    except pa.ArrowInvalid:
-        row = _first(pc.invert(pc.match_substring_regex(column, NUMBER)))
-        raise DataError(
-            f"{edges.where(row)}, column {name!r} must hold the weight of the edge, a number, but holds "
-            f"{column[row].as_py()!r}; correct it, or name another weight column ('' for none)."
-        ) from None
-    except pa.ArrowNotImplementedError:
-        raise DataError(
-            f"{edges.origin}, column {name!r} must hold weights, which are numbers, but holds {column.type}; "
-            f"name another weight column ('' for none)."
-        ) from None
     bad = np.flatnonzero(~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0))
     if len(bad):
         row = int(bad[0])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.table import Table, is_list, is_text
-from pprgnn.data.own.text_file import NUMBER
+from pprgnn.data.own.reading import Reading, Style, learn_reading, unknown_words
+from pprgnn.data.own.table import Table, is_list, is_text, some
 
 MOST_CATEGORIES = 50
 FEW = 10  # rows of which 0, 1, 2, ... might be a feature
@@ -32,6 +32,16 @@ class Feature:
     other: bool = False  # one more for the rarer categories
     missing: bool = False  # one more that tells where the value is missing
     time: bool = False  # the numbers are microseconds of dates or times
+    reading: Reading | None = None  # how numbers and dates are written, if they came as text
+
+    @property
+    def described(self) -> str:
+        """How the column is read, in words."""
+        if self.kind == "category":
+            return f"category of {len(self.categories)}{' and others' if self.other else ''}"
+        if self.kind == "vector":
+            return f"list of {len(self.mean)} numbers"
+        return "date" if self.time and self.reading is None else (self.reading or Reading()).described
 
     @property
     def outputs(self) -> list[str]:
@@ -63,12 +73,34 @@ class Feature:
         if self.kind == "vector":
             return _vectors(table, self.name, len(self.mean))
         kind = table.column(self.name).type
-        if pa.types.is_temporal(kind) != self.time and not pa.types.is_null(kind):
+        if pa.types.is_temporal(kind) != self.time and not (pa.types.is_null(kind) or is_text(kind)):
             raise DataError(
                 f"{table.origin}, column {self.name!r} must hold {'dates or times' if self.time else 'numbers'} "
                 f"as in the earlier table, but holds {kind}; convert it."
             )
-        return _numbers(table, self.name)
+        return _numbers(table, self.name, self.reading or (Reading(date="ymd") if self.time else None))
+
+    def with_style(self, style: Style) -> Feature:
+        """The same, with numbers or dates that are written as the user says now."""
+        if self.kind != "number":
+            return self
+        reading = self.reading or Reading(date="ymd" if self.time else "")
+        return replace(self, reading=reading.with_style(style))
+
+    def unseen(self, table: Table) -> str | None:
+        """What a later table has that the earlier one did not, for people."""
+        if self.kind != "category":
+            return None
+        text = table.text(self.name).drop_null()
+        new = text.filter(pc.invert(pc.is_in(text, value_set=pa.array(self.categories, pa.string()))))
+        if not len(new):
+            return None
+        treated = "they count as one more" if self.other else "they count as none"
+        kept = "the most frequent" if self.other else "there"
+        return (
+            f"column {self.name!r}: {len(new):,} of {len(table):,} rows hold a category that was not {kept} in "
+            f"training ({some(pc.unique(new).to_pylist())}); {treated}"
+        )
 
     def _encode_category(self, text: pa.ChunkedArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         found = pc.index_in(text, value_set=pa.array(self.categories, pa.string()))
@@ -79,20 +111,22 @@ class Feature:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {key: value for key, value in asdict(self).items() if value not in ((), False)}
+        return {key: value for key, value in asdict(self).items() if value not in ((), False, None)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Feature:
         """The inverse of :meth:`to_dict`."""
         tuples: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        return cls(**tuples)
+        reading = Reading.from_dict(values["reading"]) if "reading" in values else None
+        return cls(**{**tuples, "reading": reading})
 
 
 def learn_feature(
-    table: Table, name: str, *, categorical: bool = False, asked_for: bool = False
+    table: Table, name: str, *, categorical: bool = False, asked_for: bool = False, style: Style | None = None
 ) -> tuple[Feature | None, str | None]:
     """How to encode this column; or no way, and the reason. A remark may come with a way, too."""
     column = table.column(name)
+    reading, doubt = _learn_reading(table, name, style or Style()) if not categorical else (None, "")
     if column.null_count == len(column):
         return None, "it is empty"
     if is_list(column.type):
@@ -100,12 +134,13 @@ def learn_feature(
         if width == 0:
             return None, "it is empty"
         numbers, valid = _vectors(table, name, width)
-    elif is_text(column.type) or categorical:
+    elif (is_text(column.type) and reading is None) or categorical:
         return _learn_category(name, table.text(name), categorical or asked_for)
     else:
-        numbers, valid = _numbers(table, name)
+        numbers, valid = _numbers(table, name, reading)
     missing = not valid.all()
     values = numbers[valid]
+    remarks = [_share(valid, [*unknown_words(column), *reading.stray] if reading else [])] if missing else []
     if not missing and (values == values[0]).all():
         return None, "all values are the same"
     counting = np.arange(len(values))[:, None] + values[0]
@@ -121,9 +156,20 @@ def learn_feature(
         mean=tuple((mean * size).tolist()),
         scale=tuple(scale.tolist()),
         missing=missing,
-        time=pa.types.is_temporal(column.type),
+        time=pa.types.is_temporal(column.type) or (reading is not None and bool(reading.date)),
+        reading=reading,
     )
-    return feature, _share(valid) if missing else None
+    return feature, "; ".join([*remarks, *([doubt] if doubt else [])]) or None
+
+
+def _learn_reading(table: Table, name: str, style: Style) -> tuple[Reading | None, str]:
+    """How the numbers or dates of the column are written, if that is not plain."""
+    kind = table.column(name).type
+    if is_text(kind):
+        return learn_reading(table.column(name), style, table.file is not None and table.file.delimiter == ";")
+    if pa.types.is_floating(kind) and table.file is not None and table.file.decimal != ".":
+        return Reading(table.file.decimal), ""
+    return None, ""
 
 
 def _learn_category(name: str, text: pa.ChunkedArray, asked_for: bool) -> tuple[Feature | None, str | None]:
@@ -146,28 +192,48 @@ def _learn_category(name: str, text: pa.ChunkedArray, asked_for: bool) -> tuple[
     return Feature(name, "category", categories=kept, other=rest > 0, missing=missing), "; ".join(remarks) or None
 
 
-def _share(valid: NDArray[np.bool_]) -> str:
-    return f"{int((~valid).sum()):,} of {len(valid):,} values are missing"
+def _share(valid: NDArray[np.bool_], words: Sequence[str] = ()) -> str:
+    written = f" (written as {some(words)})" if words else ""
+    return f"{int((~valid).sum()):,} of {len(valid):,} values are missing{written}"
 
 
-def _numbers(table: Table, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def read_texts(table: Table, name: str, reading: Reading | None) -> pa.ChunkedArray | None:
+    """The column as it was written, if it has to be read as texts."""
+    kind = table.column(name).type
+    guessed = table.file is not None and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+    as_text = is_text(kind) or (guessed and reading is not None and reading != Reading())
+    return table.texts([name])[0] if as_text else None
+
+
+def _numbers(
+    table: Table, name: str, reading: Reading | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The column as numbers (rows, 1), and which are there; times and dates in microseconds."""
-    column = table.numeric(name)
+    text = read_texts(table, name, reading)
+    if text is not None:
+        reading = reading or Reading()
+        numbers, valid, wrong = reading.read(text)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise DataError(
+                f"{table.where(row)}, column {name!r} must hold a {reading.described}, but holds "
+                f"{text[row].as_py()!r}; correct it, or leave it empty or out."
+            )
+        _check_finite(table, name, numbers, valid)
+        return numbers[:, None], valid
+    column = table.column(name)
     kind = column.type
     try:
         if pa.types.is_temporal(kind):
             of_day, length = pa.types.is_time(kind), pa.types.is_duration(kind)
             unit = pa.time64("us") if of_day else pa.duration("us") if length else pa.timestamp("us")
             column = column.cast(unit, safe=False).cast(pa.int64())
-        numbers: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy()
+        numbers = column.cast(pa.float64(), safe=False).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if is_text(kind):
-            right = pc.fill_null(pc.match_substring_regex(column, NUMBER), True)
-            row = int(np.flatnonzero(~np.asarray(right))[0])
-            place, problem = table.where(row), f"must hold a number, but holds {column[row].as_py()!r}"
-        else:
-            place, problem = table.origin, f"must hold numbers or text, but holds {kind}"
-        raise DataError(f"{place}, column {name!r} {problem}; correct it, or leave it empty or out.") from None
+        raise DataError(
+            f"{table.origin}, column {name!r} must hold numbers or text, but holds {kind}; convert it or leave it "
+            f"out."
+        ) from None
     valid = np.asarray(pc.is_valid(column))
     _check_finite(table, name, numbers, valid)
     return numbers[:, None], valid

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -13,10 +14,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.table import Table, is_list
+from pprgnn.data.own.table import Table, is_list, some
 from pprgnn.data.own.text_file import NUMBER
 
 SEPARATORS = ("|", ";")
+FEWEST = 3  # nodes of a class: one each for training, validation and test
 PARTS = {
     "train": 0, "training": 0,
     "val": 1, "valid": 1, "validation": 1, "dev": 1,
@@ -33,6 +35,12 @@ class Label:
     kind: Literal["single", "separated", "list", "columns"]  # the last three are multi-label
     classes: tuple[str, ...]
     separator: str = ""
+
+    @property
+    def described(self) -> str:
+        """How the column is read, in words."""
+        count = f"{len(self.classes)} class{'es' * (len(self.classes) != 1)}"
+        return f"label, {'any' if self.multi else 'one'} of {count}"
 
     @property
     def multi(self) -> bool:
@@ -76,6 +84,21 @@ class Label:
             labelled = known
         return y, labelled
 
+    def guesses(self, separator: str | None) -> list[str]:
+        """What was guessed about the label, and how to say otherwise; ``separator`` as the user gave it."""
+        column = repr(self.columns[0])
+        if self.kind == "separated" and separator is None:
+            return [
+                f"column {column} holds several classes, separated by {self.separator!r}; --label-separator '' "
+                f"reads one class per node"
+            ]
+        if self.kind == "single" and all(re.match(NUMBER, name) for name in self.classes):
+            return [
+                f"the numbers in the label column {column} are read as {len(self.classes)} classes, not as "
+                f"amounts; --target names another column"
+            ]
+        return []
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
@@ -117,6 +140,25 @@ def learn_label(table: Table, columns: tuple[str, ...], separator: str | None) -
             f"rows, which look like names and not like classes; name another label or none."
         )
     return Label(columns, "single", classes)
+
+
+def class_remarks(label: Label, y: NDArray[Any]) -> list[str]:
+    """Classes that may be the same, and those with too few members to be learned and tested."""
+    alike = defaultdict[str, list[str]](list)
+    for name in label.classes:
+        alike["".join(name.casefold().split())].append(repr(name))
+    groups = [" and ".join(names) for names in alike.values() if len(names) > 1]
+    remarks = []
+    if groups:
+        remarks.append(f"classes that differ by case or blanks alone: {some(groups)}; are they one?")
+    counts = y.sum(axis=0) if y.ndim == 2 else np.bincount(y[y >= 0], minlength=len(label.classes))
+    few = [f"{name} ({int(n)})" for name, n in zip(label.classes, counts, strict=True) if n < FEWEST]
+    if few:
+        remarks.append(
+            f"{len(few):,} class{'es' * (len(few) > 1)} with fewer than {FEWEST} nodes, too few for training, "
+            f"validation and test: {some(few)}"
+        )
+    return remarks
 
 
 def read_parts(table: Table, name: str) -> NDArray[np.int64]:
@@ -191,8 +233,3 @@ def _classes(names: pa.Array) -> tuple[str, ...]:
     if all(re.match(NUMBER, value) for value in values):
         values.sort(key=float)  # 2 before 10
     return tuple(values)
-
-
-def some(values: Sequence[str]) -> str:
-    """The first few of them, for messages."""
-    return ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")

@@ -68,7 +68,7 @@ def from_networkx(
         _table(edges, "the edges of the networkx graph"),
         _table(nodes, "the nodes of the networkx graph"),
         name=name or graph.name or "graph",
-        **named,
+        **{"empty_edges": "allow", **named},
     )
 
 

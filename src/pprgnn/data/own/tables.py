@@ -2,79 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.edges import edges_of
-from pprgnn.data.own.features import Feature, learn_feature
-from pprgnn.data.own.labels import Label, learn_label, read_parts, some
+from pprgnn.data.own.edges import edges_of, learn_weight
+from pprgnn.data.own.features import learn_feature
+from pprgnn.data.own.guess import guess_edge_columns, guess_node_columns, without_false_header
+from pprgnn.data.own.labels import class_remarks, learn_label, read_parts
+from pprgnn.data.own.reading import Reading, Style
+from pprgnn.data.own.schema import LEARNED, Columns, Schema, as_fields
 from pprgnn.data.own.table import Table, read_table
 
 Source: TypeAlias = "Path | str | pa.Table | Table"
-
-# What people call these columns, best first, in lower case without blanks, dashes and underscores.
-SOURCE_NAMES = ("source", "src", "from", "fromnodeid", "sourceid", "u", "node1", "id1", "head", "citing")
-DESTINATION_NAMES = ("target", "destination", "dst", "to", "tonodeid", "targetid", "v", "node2", "id2", "tail")
-WEIGHT_NAMES = ("weight", "edgeweight", "w", "strength")
-ID_NAMES = ("id", "nodeid", "node", "name", "key", "uid")
-LABEL_NAMES = ("label", "class", "target", "y", "labels", "category")
-SPLIT_NAMES = ("split", "part", "subset", "set", "fold")
-
-LISTS = ("label", "features", "ignore", "categorical")  # fields of `Columns` below
-LEARNED = (*LISTS, "label_separator")  # what a schema has settled
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which column is what; ``None`` is guessed (and the guess is told)."""
-
-    source: str | None = None
-    destination: str | None = None
-    weight: str | None = None  # "": there is none
-    id: str | None = None
-    label: tuple[str, ...] | None = None  # (): there is none
-    split: str | None = None  # "": there is none
-    features: tuple[str, ...] | None = None  # None: every other column
-    ignore: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    label_separator: str | None = None  # "": never a list
-    directed: bool = False
-
-
-@dataclass(frozen=True)
-class Schema:
-    """How tables become a graph, completely: what prediction needs to treat new tables the same way."""
-
-    columns: Columns
-    features: tuple[Feature, ...]
-    label: Label | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        features = [feature.to_dict() for feature in self.features]
-        label = None if self.label is None else self.label.to_dict()
-        plain = {"columns": asdict(self.columns), "features": features, "label": label}
-        return dict(json.loads(json.dumps(plain)))  # the same before and after it was written to a file
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Schema:
-        """The inverse of :meth:`to_dict`."""
-        lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values["columns"].items()}
-        label = None if values["label"] is None else Label.from_dict(values["label"])
-        return cls(Columns(**lists), tuple(Feature.from_dict(f) for f in values["features"]), label)
+Row: TypeAlias = "tuple[str, str, str, str]"  # table, column, how it is read, a remark
 
 
 def from_tables(
@@ -87,43 +37,54 @@ def from_tables(
     schema: Schema | Mapping[str, Any] | None = None,
     **named: Any,
 ) -> GraphDataset:
-    """A graph from an edge table and an optional node table (CSV, TSV, Parquet, or Arrow tables).
+    """A graph from an edge table and an optional node table (CSV, TSV, Parquet, Excel, or Arrow tables).
 
     Args:
         edges: One row per edge: two node ids, and perhaps a weight. Undirected unless ``directed=True``.
         nodes: One row per node: its id, features, perhaps a label (empty: to be predicted) and a split.
         name: What to call the graph; the name of the edge file by default.
-        columns: Which column is what. Its fields can be given directly: ``from_tables(e, n, label="topic")``.
+        columns: Which column is what, and how tables are read. Its fields can be given directly:
+            ``from_tables(e, n, label="topic", decimal=",")``.
         header: Whether text files start with a header line; ``None`` looks.
         schema: Treat the tables exactly as those of this earlier graph (``dataset.facts.schema``).
         named: The fields of ``columns``.
 
-    Every guess and every remark is in ``dataset.facts.guessed``.
+    How each column was read is in ``dataset.facts.columns``, every guess in ``dataset.facts.guessed``.
     """
     known = None if schema is None else schema if isinstance(schema, Schema) else Schema.from_dict(schema)
-    given = _tuples(named)
+    given = as_fields(named)
     if known is not None and (columns is not None or any(key in LEARNED for key in given)):
         raise DataError(f"A schema already says what the columns are; leave out {', '.join(given) or 'columns'}.")
     columns = replace(columns or (known.columns if known else Columns()), **given)
     notes: list[str] = []
-    edge_table = _table(edges, "the edge table", header, columns.source, notes)
-    node_table = None if nodes is None else _table(nodes, "the node table", header, columns.id, notes)
-    edge_table = _without_false_header(edge_table, node_table, header, columns, notes)
+    edge_table = _table(edges, "the edge table", header, columns, columns.source, notes)
+    node_table = None if nodes is None else _table(nodes, "the node table", header, columns, columns.id, notes)
+    edge_table = without_false_header(edge_table, node_table, header, columns, notes)
     if known is None:
-        columns = _guess_edge_columns(edge_table, columns, notes)
-        columns = columns if node_table is None else _guess_node_columns(node_table, columns, notes)
+        columns = guess_edge_columns(edge_table, columns, notes)
+        columns = columns if node_table is None else guess_node_columns(node_table, columns, notes)
     elif (node_table is None) != (columns.id is None):
         had, came = ("a", "none") if node_table is None else ("no", "one")
         raise DataError(f"The earlier graph had {had} node table, but {came} came; pass the same tables as then.")
 
-    edge_index, weight, ids = edges_of(edge_table, node_table, columns, notes)
+    rows: list[Row] = []
+    if known is None:
+        weight_reading = _describe_edges(edge_table, columns, rows)
+    else:
+        known = known.with_style(Style(*(given.get(key) for key in ("decimal", "thousands", "date"))))
+        weight_reading = known.weight
+    edge_index, weight, ids, node_table = edges_of(edge_table, node_table, columns, weight_reading, notes)
     data = Data(edge_index=edge_index, num_nodes=len(ids))
     if weight is not None:
         data.edge_weight = weight
-    if known is None:
-        known = _learn(node_table, columns, notes)
+    later = known is not None
+    known = replace(known or _learn(node_table, columns, rows, notes), columns=columns, weight=weight_reading)
     if node_table is not None:
-        _encode_nodes(data, node_table, replace(known, columns=columns))
+        _encode_nodes(data, node_table, known)
+        if later:
+            notes += [told for feature in known.features if (told := feature.unseen(node_table))]
+        elif known.label is not None:
+            notes += class_remarks(known.label, data.y.numpy())
     label = known.label
     facts = Facts(
         name=name or (Path(edges).name.split(".")[0] if isinstance(edges, str | Path) else "") or "graph",
@@ -132,8 +93,9 @@ def from_tables(
         metric="micro-F1" if label is not None and label.multi else "accuracy",
         class_names=() if label is None else label.classes,
         directed=columns.directed,
-        schema=replace(known, columns=columns).to_dict(),
+        schema=known.to_dict(),
         guessed=tuple(notes),
+        columns=tuple(rows),
     )
     dataset = GraphDataset.from_graphs([data], facts)
     if pa.types.is_integer(ids.type):
@@ -143,118 +105,37 @@ def from_tables(
     return dataset
 
 
-def _tuples(named: Mapping[str, Any]) -> dict[str, Any]:
-    for key in named:
-        if key not in Columns.__dataclass_fields__:
-            options = ", ".join(Columns.__dataclass_fields__)
-            raise DataError(f"There is no option {key!r}; the options are {options}.")
-    several = {key: [value] if isinstance(value, str) else value for key, value in named.items() if key in LISTS}
-    return dict(named) | {k: None if names is None else tuple(filter(None, names)) for k, names in several.items()}
-
-
-def _table(source: Source, what: str, header: bool | None, expected: str | None, notes: list[str]) -> Table:
+def _table(
+    source: Source, what: str, header: bool | None, columns: Columns, expected: str | None, notes: list[str]
+) -> Table:
     if isinstance(source, Table):
         return source
     if isinstance(source, pa.Table):
         return Table(source, what)
-    table = read_table(source, header=header)
+    written: dict[str, Any] = {"encoding": columns.encoding, "decimal": columns.style.point}
+    table = read_table(source, header=header, **written)
     if header is None and expected is not None and expected.startswith("column ") and expected not in table.names:
-        table = read_table(source, header=False)  # there was no header in the earlier table, so there is none here
+        table = read_table(source, header=False, **written)  # the earlier table had no header, nor has this one
     if header is None and table.file is not None and not table.file.header:
         notes.append(f"{table.origin} has no header line")
     return table
 
 
-# --------------------------------------------------------------------------------------------------- guessing
-def _without_false_header(
-    table: Table, nodes: Table | None, header: bool | None, columns: Columns, notes: list[str]
-) -> Table:
-    """A first line of two node ids is an edge, not a header: losing it would go unnoticed."""
-    if header is not None or table.file is None or not table.file.header or len(table.names) < 2:
-        return table
-    first, second = table.names[:2]
-    known = columns.source in table.names or (_named(table, SOURCE_NAMES) and _named(table, DESTINATION_NAMES))
-    values = [table.columns.column(0), table.columns.column(1)]
-    if nodes is not None:
-        values.append(nodes.columns.column(0))
-    if not known and all(any(_occurs(name, column) for column in values) for name in (first, second)):
-        notes.append(f"{table.origin} has no header line: its first line, {first} and {second}, names nodes")
-        return read_table(table.file.path, header=False)
-    return table
-
-
-def _occurs(name: str, column: pa.ChunkedArray) -> bool:
-    return bool(pa.types.is_string(column.type) and pc.any(pc.equal(column, name)).as_py())
-
-
-def _guess_edge_columns(table: Table, columns: Columns, notes: list[str]) -> Columns:
-    if len(table.names) < 2:
-        raise DataError(
-            f"{table.origin} must have two columns of node ids, but has {len(table.names)} "
-            f"({', '.join(table.names)}); separate them by commas or tabs."
-        )
-    source = columns.source or _named(table, SOURCE_NAMES, columns.destination)
-    destination = columns.destination or _named(table, DESTINATION_NAMES, source)
-    free = [name for name in table.names if name not in (source, destination)]
-    source = source or free.pop(0)
-    destination = destination or free.pop(0)
-    if source == destination:
-        raise DataError(
-            f"An edge must have two ends, but both are in column {source!r} of {table.origin}; name two."
-        )
-    if columns.source is None or columns.destination is None:
-        notes.append(f"edges run from column {source!r} to column {destination!r}")
-    weight = columns.weight
-    if weight is None:
-        weight = _named(table, WEIGHT_NAMES, source, destination)
-        if weight is not None:
-            notes.append(f"edge weights are in column {weight!r}")
-    unused = [name for name in table.names if name not in (source, destination, weight)]
-    if unused:
-        notes.append(f"columns of {table.origin} that are not used: {', '.join(unused)}")
-    return replace(columns, source=source, destination=destination, weight=weight or None)
-
-
-def _guess_node_columns(table: Table, columns: Columns, notes: list[str]) -> Columns:
-    node_id = columns.id
-    if node_id is None:
-        node_id = _named(table, ID_NAMES, *(columns.label or ()), columns.split) or table.names[0]
-        notes.append(f"node ids are in column {node_id!r}")
-    elsewhere = (node_id, *columns.ignore, *(columns.features or ()))
-    label = columns.label
-    if label is None:
-        found = _named(table, LABEL_NAMES, *elsewhere, columns.split)
-        label = (found,) if found else ()
-        notes.append(f"the label is in column {found!r}" if found else "there is no label column")
-    split = columns.split
-    if split is None:
-        split = _named(table, SPLIT_NAMES, *elsewhere, *label)
-        if split is not None and not _looks_like_split(table, split):
-            split = None
-        if split is not None:
-            notes.append(f"the split is in column {split!r}")
-    return replace(columns, id=node_id, label=label, split=split or None)
-
-
-def _named(table: Table, known: Sequence[str], *besides: str | None) -> str | None:
-    """The column with the best of these names."""
-    plain = {
-        name.lower().translate({ord(mark): None for mark in " -_"}): name
-        for name in reversed(table.names)
-        if name not in besides
-    }
-    return next((plain[name] for name in known if name in plain), None)
-
-
-def _looks_like_split(table: Table, name: str) -> bool:
-    try:
-        return bool((read_parts(table, name) >= 0).any())
-    except DataError:
-        return False
-
-
 # ---------------------------------------------------------------------------------------------------- encoding
-def _learn(table: Table | None, columns: Columns, notes: list[str]) -> Schema:
+def _describe_edges(table: Table, columns: Columns, rows: list[Row]) -> Reading | None:
+    """How each column of the edge table is read; returns how the weights are written."""
+    reading, doubt = learn_weight(table, columns.weight, columns.style) if columns.weight else (None, "")
+    used = {columns.source: "start of the edge", columns.destination: "end of the edge"}
+    if columns.weight:
+        used[columns.weight] = "weight of the edge" + (f", {reading.described}" if reading else "")
+    for name in table.names:
+        remark = doubt if name == columns.weight else "" if name in used else "no attributes of edges are used"
+        rows += [(table.origin, name, used.get(name, "not used"), remark)]
+    return reading
+
+
+def _learn(table: Table | None, columns: Columns, rows: list[Row], notes: list[str]) -> Schema:
+    """How to encode the columns of the node table; each gets a row for people."""
     if table is None:
         return Schema(columns, (), None)
     taken = {columns.id, columns.split, *(columns.label or ()), *columns.ignore}
@@ -265,21 +146,25 @@ def _learn(table: Table | None, columns: Columns, notes: list[str]) -> Schema:
         table.column(name)  # refuses unknown names
         if name in wanted and name in taken:
             raise DataError(f"{table.origin}, column {name!r} must be a feature or something else, not both.")
-    features, remarks = [], defaultdict[str, list[str]](list)
+    label = learn_label(table, columns.label, columns.label_separator) if columns.label else None
+    read = {columns.id: ("node id", ""), columns.split: ("split", "")}
+    read |= {} if label is None else dict.fromkeys(label.columns, (label.described, ""))
+    read |= dict.fromkeys(columns.ignore, ("not used", "as asked for"))
+    features = []
     for name in wanted:
         feature, remark = learn_feature(
-            table, name, categorical=name in columns.categorical, asked_for=columns.features is not None
+            table,
+            name,
+            categorical=name in columns.categorical,
+            asked_for=columns.features is not None,
+            style=columns.style,
         )
+        read[name] = ("not used" if feature is None else feature.described, remark or "")
         if feature is not None:
             features.append(feature)
-        if remark is not None:
-            remarks[f"{'' if feature else 'not used: '}{remark}"].append(name)
-    for remark, names in remarks.items():
-        several = f"{len(names):,} columns ({some(names)})"
-        notes.append(f"{several if len(names) > 1 else f'column {names[0]!r}'}: {remark}")
-    label = learn_label(table, columns.label, columns.label_separator) if columns.label else None
-    if label is not None and label.kind == "separated" and columns.label_separator is None:
-        notes.append(f"column {label.columns[0]!r} holds several classes, separated by {label.separator!r}")
+    rows += [(table.origin, name, *read.get(name, ("not used", "not among the features"))) for name in table.names]
+    if label is not None:
+        notes += label.guesses(columns.label_separator)
     return Schema(columns, tuple(features), label)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import gzip
@@ -22,6 +23,8 @@ from pprgnn.data.errors import DataError
 GZIP = b"\x1f\x8b"
 DELIMITERS = ("\t", ",", ";", "|", " ")
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+LIKE_NUMBER = r"^\s*[-+]?[$€£¥]?\s*\d[\d.,' \u00a0]*[%€$£¥]?\s*$"  # also 3,50 and 1 234 and 31.12.2020
+UTF8 = "utf8"
 MISSING = [*pyarrow.csv.ConvertOptions().null_values, " "]  # NA, null, nan, ...
 
 
@@ -36,24 +39,31 @@ class TextFile:
     skipped: int  # lines before the first row: comments, blank lines, the header
     quotes: bool  # whether there are any, so that a value may hold line ends
     empty: bool  # there are no rows: Arrow calls that an error, we do not
+    encoding: str = UTF8
+    decimal: str = "."
 
     def read(self, as_text: Sequence[str] | None = None, *, na_is_missing: bool = True) -> pa.Table:
         """All columns with the types they look like, or only these as text; blanks around text do not count."""
         if self.empty:
             return pa.table({name: pa.array([], pa.string()) for name in as_text or self.names})
-        read = pyarrow.csv.ReadOptions(skip_rows=self.skipped, column_names=list(self.names))
+        read = pyarrow.csv.ReadOptions(
+            skip_rows=self.skipped, column_names=list(self.names), encoding=self.encoding
+        )
         parse = pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=self.quotes)
         convert = pyarrow.csv.ConvertOptions(
             null_values=MISSING if na_is_missing else [""],
             strings_can_be_null=True,
             include_columns=list(as_text or ()),
             column_types=dict.fromkeys(as_text or (), pa.string()),
+            decimal_point=self.decimal,
         )
         try:
             table = read_csv(self.path, read, parse, convert)
         except DataError:
             self._explain()
             raise
+        except UnicodeDecodeError as error:
+            raise _not_in(self.path, self.encoding) from error
         if any(pa.types.is_binary(kind) for kind in table.schema.types):  # Arrow's guess for other encodings
             self._explain()
         columns = [trimmed(column) if pa.types.is_string(column.type) else column for column in table.columns]
@@ -68,7 +78,7 @@ class TextFile:
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         """Each row with its line: blank lines are no rows, and a value may hold line ends."""
-        with _opened(self.path, errors="replace") as file:
+        with _opened(self.path, self.encoding, errors="replace") as file:
             for _ in range(self.skipped):
                 next(file)
             rows = csv.reader(file, delimiter=self.delimiter)
@@ -81,7 +91,8 @@ class TextFile:
 
     def _explain(self) -> None:
         """Why Arrow cannot read the file, with the line."""
-        refuse_other_encodings(self.path)
+        if self.encoding == UTF8:
+            refuse_other_encodings(self.path)
         for line, fields in self._rows():
             if len(fields) != len(self.names):
                 raise DataError(
@@ -90,10 +101,13 @@ class TextFile:
                 )
 
 
-def open_text_file(path: Path, delimiter: str | None, header: bool | None) -> TextFile:
-    """Look how the file is laid out; ``None`` is guessed from its first lines."""
+def open_text_file(
+    path: Path, delimiter: str | None, header: bool | None, encoding: str | None = None, decimal: str = "."
+) -> TextFile:
+    """Look how the file is laid out; ``None`` is guessed from its first lines; the encoding is UTF-8."""
+    encoding = _known_encoding(encoding)
     quotes = _count_quotes(path)
-    before, lines = _first_lines(path)
+    before, lines = _first_lines(path, encoding)
     delimiter = delimiter or _guess_delimiter(lines)
     first, *rest = [_fields(line, delimiter) for line in lines]
     if delimiter == " " and "" in first:
@@ -109,8 +123,10 @@ def open_text_file(path: Path, delimiter: str | None, header: bool | None) -> Te
     names = commented or (first if header else [""] * len(first))
     names = [name.strip() or f"column {position}" for position, name in enumerate(names, start=1)]
     if quotes % 2:
-        _refuse_open_quote(path, delimiter)
-    return TextFile(path, delimiter, header, tuple(names), len(before) + inside, quotes > 0, len(lines) == inside)
+        _refuse_open_quote(path, delimiter, encoding)
+    rows = len(lines) > inside
+    skipped = len(before) + inside
+    return TextFile(path, delimiter, header, tuple(names), skipped, quotes > 0, not rows, encoding, decimal)
 
 
 def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -127,8 +143,8 @@ def refuse_other_encodings(path: Path) -> None:
         for number, line in enumerate(file, start=1):
             if not _is_utf8(line):
                 raise DataError(
-                    f"{path}, line {number} is not UTF-8 text; convert the file, for example with "
-                    f"`iconv -f latin1 -t utf8`."
+                    f"{path}, line {number} is not UTF-8 text; convert the file, or name its encoding: "
+                    f"--encoding cp1252 is usual for files from Windows."
                 )
 
 
@@ -140,9 +156,22 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def _opened(path: Path, errors: str = "strict") -> IO[str]:
+def _known_encoding(name: str | None) -> str:
+    try:
+        found = codecs.lookup(name or UTF8).name
+    except LookupError:
+        raise DataError(f"There is no encoding {name!r}; utf-8, cp1252, latin1 and utf-16 are usual.") from None
+    return UTF8 if found in ("utf-8", "utf-8-sig") else found
+
+
+def _not_in(path: Path, encoding: str) -> DataError:
+    return DataError(f"{path} is not text in the encoding {encoding}; name another with --encoding.")
+
+
+def _opened(path: Path, encoding: str, errors: str = "strict") -> IO[str]:
     opened: Any = gzip.open if path.suffix == ".gz" else open
-    file: IO[str] = opened(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
+    encoding = "utf-8-sig" if encoding == UTF8 else encoding
+    file: IO[str] = opened(path, "rt", encoding=encoding, errors=errors, newline="")
     return file
 
 
@@ -155,12 +184,12 @@ def _count_quotes(path: Path) -> int:
         raise DataError(f"{path} cannot be read ({error}); copy or fetch it again.") from error
 
 
-def _first_lines(path: Path) -> tuple[list[str], list[str]]:
+def _first_lines(path: Path, encoding: str) -> tuple[list[str], list[str]]:
     """Blank lines and comments (#) at the top, and the two lines (without blank ones) after them."""
     before: list[str] = []
     lines: list[str] = []
     try:
-        with _opened(path) as file:
+        with _opened(path, encoding) as file:
             for line in file:
                 if lines and line.strip():
                     return before, [*lines, line.rstrip("\r\n")]
@@ -168,9 +197,10 @@ def _first_lines(path: Path) -> tuple[list[str], list[str]]:
                     before.append(line)
                 elif line.strip():
                     lines.append(line.rstrip("\r\n"))
-    except UnicodeDecodeError:
-        refuse_other_encodings(path)
-        raise
+    except UnicodeError as error:
+        if encoding == UTF8:
+            refuse_other_encodings(path)
+        raise _not_in(path, encoding) from error
     if not lines:
         raise DataError(f"{path} is empty; expected a header line and at least one line of data.")
     return before, lines
@@ -179,8 +209,10 @@ def _first_lines(path: Path) -> tuple[list[str], list[str]]:
 def _guess_delimiter(lines: Sequence[str]) -> str:
     """The first that divides both lines into equally many columns, or else the header."""
     widths = {mark: [len(_fields(line, mark)) for line in lines] for mark in DELIMITERS}
-    even = (mark for mark, found in widths.items() if found[0] == found[-1] > 1)
-    return next(even, None) or next((mark for mark, found in widths.items() if found[0] > 1), ",")
+    even = [mark for mark, found in widths.items() if found[0] == found[-1] > 1]
+    if "," in even and ";" in even and widths[";"] > widths[","]:  # 1;2;0,5
+        even.remove(",")
+    return next(iter(even), None) or next((mark for mark, found in widths.items() if found[0] > 1), ",")
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
@@ -211,13 +243,13 @@ def _looks_like_header(first: Sequence[str], second: Sequence[str]) -> bool | No
 
 
 def _is_number(text: str) -> bool:
-    return re.match(NUMBER, text) is not None
+    return re.match(NUMBER, text) is not None or re.match(LIKE_NUMBER, text) is not None
 
 
-def _refuse_open_quote(path: Path, delimiter: str) -> None:
+def _refuse_open_quote(path: Path, delimiter: str, encoding: str) -> None:
     """An odd number of quotes may be one that never ends and swallows the rest of the file."""
     start = 1
-    with _opened(path, errors="replace") as file:
+    with _opened(path, encoding, errors="replace") as file:
         rows = csv.reader(file, delimiter=delimiter, strict=True)
         try:
             for _ in rows:
