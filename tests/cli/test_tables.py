@@ -178,6 +178,13 @@ def test_excel_in_and_out(home):
         book.active.append([i, (i + 1) % 20])
     book.save("numbers.xlsx")  # no header: numbers alone
     assert json.loads(call("data", "import", "--edges", "numbers.xlsx", "--json").stdout)["edges"] == 20
+    book = openpyxl.Workbook()
+    for edge in (("ann", "bob"), ("bob", "cleo"), ("cleo", "ann")):
+        book.active.append(edge)
+    book.save("names.xlsx")  # no header: its first row names nodes
+    done = call("data", "import", "--edges", "names.xlsx")
+    assert "edges        3, both" in done.stdout
+    assert "names.xlsx has no header line: its first line, ann and bob, names nodes" in done.stdout
     (home / "broken.xlsx").write_bytes(b"PK no")
     assert "broken.xlsx is not a whole Excel file" in ended("data", "import", "--edges", "broken.xlsx")
     openpyxl.Workbook().save("empty.xlsx")

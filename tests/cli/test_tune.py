@@ -94,7 +94,7 @@ def test_a_graph_in_a_file_is_found_from_everywhere(folder, monkeypatch):
     ("arguments", "said"),
     [
         ([], "Expected a recipe or data set"),
-        ([*RING, "--edges", "x.csv"], "Expected a recipe or data set"),
+        ([*RING, "--edges", "x.csv"], "Expected a data set or --edges"),
         ([*RING, "--search", "lr"], "A search must look like"),
         ([*RING, "--search", "lrr=1..2"], "did you mean 'lr'?"),
         ([*RING, "--search", "seed=1,2"], "cannot be searched"),

@@ -65,7 +65,7 @@ def test_what_was_opened(friends):
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert (run["index"], run["name"], run["system"], run["title"]) == (0, "friends", "pprgnn", "PPRGNN")
     assert (run["data"], run["task"], run["multi_label"]) == ("friends", "node", False)
-    assert (run["num_graphs"], run["num_nodes"], run["num_edges"]) == (1, 8, 14)
+    assert (run["num_graphs"], run["num_nodes"], run["num_edges"]) == (1, 8, 7)
     assert sorted(run["classes"]) == ["blue", "red"]
     assert run["metric"] == "accuracy"
     assert set(run["scores"]) == {"val", "test"}

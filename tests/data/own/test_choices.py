@@ -148,6 +148,12 @@ def test_classes_that_are_alike_or_small_are_told(table):
     )
 
 
+def test_a_class_that_means_unknown_is_told(table):
+    nodes = table("nodes.csv", "id,label\n" + "".join(f"{i},{('a', 'b', '?')[i % 3]}\n" for i in range(12)))
+    guessed = from_tables(table("edges.csv", "a,b\n1,2\n"), nodes).facts.guessed
+    assert guessed[-1] == "'?' is read as a class; leave the label empty where it is to be predicted"
+
+
 def test_a_category_that_is_new_is_told(table):
     edges = table("edges.csv", "a,b\n1,2\n2,3\n3,4\n")
     old = from_tables(edges, table("nodes.csv", "id,team\n1,red\n2,blue\n3,red\n4,\n"))
@@ -155,3 +161,26 @@ def test_a_category_that_is_new_is_told(table):
     told = "column 'team': 3 of 4 rows hold a category that was not there in training (teal, pink); they count as"
     assert from_tables(edges, later, schema=old.facts.schema).facts.guessed == (f"{told} none",)
     assert from_tables(edges, edges.with_name("nodes.csv"), schema=old.facts.schema).facts.guessed == ()
+
+
+# --------------------------------------------------------------------------------- points that are not decimal
+def features(table, rows, **named):
+    graph = from_tables(table("edges.csv", "a;b\n1;2\n2;3\n"), table("nodes.csv", rows), **named)
+    return graph.facts.columns[-1][2:], graph
+
+
+def test_points_between_thousands_in_a_file_with_semicolons(table):
+    """A program would take 1.234 for a number just above 1; beside 567 that would be far off."""
+    rows = "id;pay\n1;1.234\n2;567\n3;2.500\n"
+    told, graph = features(table, rows)
+    assert told == (
+        "number, decimal comma, thousands point",
+        "1.234 is read as 1234; --decimal . reads 1.234",
+    )
+    assert graph.facts.schema["features"][0]["mean"] == [pytest.approx((1234 + 567 + 2500) / 3)]
+    later = table("later.csv", "id;pay\n1;1.500\n2;567\n3;2.500\n")  # a program sees nothing but numbers
+    again = from_tables(table("edges.csv", "a;b\n1;2\n2;3\n"), later, schema=graph.facts.schema)
+    assert again._data.x[1:].equal(graph._data.x[1:])
+    assert features(table, rows, decimal=".")[0] == ("number", "")
+    for plain in ("1.25", "0.125", "1.2345"):
+        assert features(table, f"id;pay\n1;1.234\n2;567\n3;{plain}\n")[0] == ("number", "")

@@ -44,14 +44,22 @@ def edges_of(
             raise DataError(f"{nodes.origin} has no rows; expected one for each node.")
         start, end, column = _ids((edges, ends), (nodes, [str(columns.id)]))
         nodes, ids = _each_once(nodes, column.combine_chunks(), columns.duplicates, notes)
-        nodes, ids, kept = _known_ends(edges, start, end, nodes, ids, columns.unknown_nodes, notes)
-        source, destination = (_look_up(each, ids)[kept] for each in (start, end))
+        source, destination = _look_up(start, ids), _look_up(end, ids)
+        kept = (source >= 0) & (destination >= 0)
+        if not kept.all():
+            strange = [(start, source < 0), (end, destination < 0)]
+            nodes, ids = _with_unknown(edges, strange, nodes, ids, columns.unknown_nodes, notes)
+            source, destination = _look_up(start, ids), _look_up(end, ids)
+            kept = (source >= 0) & (destination >= 0)
+            source, destination = source[kept], destination[kept]
     if not len(source) and columns.empty_edges == "error":
         raise DataError(
             f"{edges.origin} has no edges{' that join known nodes' if len(edges) else ''}; add some, or ask for a "
             f"graph without edges (--empty-edges allow)."
         )
-    weight = _weights(edges, columns.weight, reading)[kept] if columns.weight else None
+    weight = _weights(edges, columns.weight, reading) if columns.weight else None
+    if weight is not None and not kept.all():
+        weight = weight[kept]
     return *merge_edges(source, destination, weight, len(ids), columns.directed, notes), ids, nodes
 
 
@@ -86,38 +94,35 @@ def _each_once(nodes: Table, ids: pa.Array, which: str, notes: list[str]) -> tup
     return nodes.take(rows), ids.take(pa.array(rows))
 
 
-def _known_ends(
+def _with_unknown(
     edges: Table,
-    start: pa.ChunkedArray,
-    end: pa.ChunkedArray,
+    strange: Sequence[tuple[pa.ChunkedArray, NDArray[np.bool_]]],
     nodes: Table,
     ids: pa.Array,
     otherwise: str,
     notes: list[str],
-) -> tuple[Table, pa.Array, NDArray[np.bool_]]:
-    """The nodes, more of them if they are to be added, and which edges join them."""
-    strange = [_look_up(each, ids) < 0 for each in (start, end)]
-    unknown = strange[0] | strange[1]
-    if not unknown.any():
-        return nodes, ids, ~unknown
+) -> tuple[Table, pa.Array]:
+    """The nodes, with more of them if those that only edges name are to be added; ``strange`` marks them."""
+    (start, start_unknown), (end, end_unknown) = strange
+    unknown = start_unknown | end_unknown
     told = f"{int(unknown.sum()):,} of {len(edges):,} edges"
-    if otherwise == "drop":
-        notes.append(f"{told} name nodes that are in no row of {nodes.origin} and were dropped")
-        return nodes, ids, ~unknown
     if otherwise == "error":
         row = int(np.flatnonzero(unknown)[0])
-        node = (start if strange[0][row] else end)[row].as_py()
+        node = (start if start_unknown[row] else end)[row].as_py()
         raise DataError(
             f"{edges.where(row)} names the node {node!r}, which is in no row of {nodes.origin} ({told} do so); "
             f"--unknown-nodes add adds these nodes, --unknown-nodes drop drops these edges."
         )
-    both = [each.filter(pa.array(mask)).cast(ids.type) for each, mask in zip((start, end), strange, strict=True)]
-    new = pc.unique(pa.chunked_array([chunk for each in both for chunk in each.chunks], ids.type))
+    if otherwise == "drop":
+        notes.append(f"{told} name nodes that are in no row of {nodes.origin} and were dropped")
+        return nodes, ids
+    chunks = [chunk for each, mask in strange for chunk in each.filter(pa.array(mask)).cast(ids.type).chunks]
+    new = pc.unique(pa.chunked_array(chunks, ids.type))
     notes.append(
         f"{told} name {len(new):,} nodes that are in no row of {nodes.origin}: they were added without values"
     )
     rows = np.concatenate([np.arange(len(nodes)), np.full(len(new), -1)])
-    return nodes.take(rows), pa.concat_arrays([ids, new]), np.ones(len(edges), dtype=bool)
+    return nodes.take(rows), pa.concat_arrays([ids, new])
 
 
 # -------------------------------------------------------------------------------------------------------- ids
@@ -213,7 +218,7 @@ def learn_weight(edges: Table, name: str, style: Style) -> tuple[Reading | None,
     column = edges.column(name)
     if not is_text(column.type):
         return None, ""
-    reading, doubt = learn_reading(column, style, edges.file is not None and edges.file.delimiter == ";")
+    reading, doubt = learn_reading(column, style, edges.file is not None and edges.file.has_commas)
     return (None, "") if reading is None or reading.date else (replace(reading, stray=()), doubt)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,26 +13,31 @@ import pyarrow as pa
 from pprgnn.data.errors import DataError
 
 
-def read_excel(path: Path, header: bool | None = None) -> pa.Table:
-    """Rows without any value are left out; ``header=False``: the first row is data."""
+def read_excel(path: Path, header: bool | None = None) -> tuple[pa.Table, bool]:
+    """Rows without any value are left out; and whether the first row holds names, which ``None`` guesses."""
     openpyxl = _openpyxl(path)
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        rows = [row for row in book.worksheets[0].iter_rows(values_only=True) if any(map(_is_there, row))]
-        book.close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and the like, which are not read
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()  # some programs write wrong ones
+            rows = [row for row in sheet.iter_rows(values_only=True) if any(map(_is_there, row))]
+            book.close()
     except (zipfile.BadZipFile, KeyError, ValueError, IndexError, OSError) as error:
         raise DataError(f"{path} is not a whole Excel file ({error}); save or copy it again.") from error
     if not rows:
         raise DataError(f"{path} is empty; expected column names and at least one row in its first sheet.")
     width = max(max((i for i, cell in enumerate(row, start=1) if _is_there(cell)), default=0) for row in rows)
     rows = [(*row, *[None] * width)[:width] for row in rows]
-    numbers_alone = all(isinstance(cell, int | float) for cell in rows[0] if _is_there(cell))
+    if header is None:
+        header = not all(isinstance(cell, int | float) for cell in rows[0] if _is_there(cell))
     names: Sequence[Any] = [None] * width
-    if header or (header is None and not numbers_alone):
+    if header:
         names, *rows = rows
     named = [_text(name).strip() or f"column {place}" for place, name in enumerate(names, start=1)]
     columns = [_column([row[i] for row in rows]) for i in range(width)]
-    return pa.Table.from_arrays(columns, names=named)
+    return pa.Table.from_arrays(columns, names=named), header
 
 
 def write_excel(table: pa.Table, path: Path) -> None:

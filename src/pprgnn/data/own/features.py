@@ -164,12 +164,25 @@ def learn_feature(
 
 def _learn_reading(table: Table, name: str, style: Style) -> tuple[Reading | None, str]:
     """How the numbers or dates of the column are written, if that is not plain."""
-    kind = table.column(name).type
-    if is_text(kind):
-        return learn_reading(table.column(name), style, table.file is not None and table.file.delimiter == ";")
-    if pa.types.is_floating(kind) and table.file is not None and table.file.decimal != ".":
-        return Reading(table.file.decimal), ""
+    column, file = table.column(name), table.file
+    if is_text(column.type):
+        return learn_reading(column, style, file is not None and file.has_commas)
+    if not pa.types.is_floating(column.type) or file is None:
+        return None, ""
+    if file.decimal != ".":
+        return Reading(file.decimal), ""
+    if file.has_commas and style.decimal is None and _may_be_thousands(column):
+        reading, doubt = learn_reading(table.texts([name])[0], style, comma_first=True)
+        return (reading, doubt) if reading is not None and reading.decimal == "," else (None, "")
     return None, ""
+
+
+def _may_be_thousands(column: pa.ChunkedArray) -> bool:
+    """Whether all that was taken for decimals could be thousands: 1.234, but neither 0.5 nor 1.2345."""
+    values = np.abs(column.drop_null().to_numpy())
+    decimals = values[values % 1 > 0]
+    in_range = (decimals >= 1) & (decimals < 1000) & (np.abs(decimals * 1000 - np.round(decimals * 1000)) < 1e-6)
+    return bool(len(decimals) and in_range.all())
 
 
 def _learn_category(name: str, text: pa.ChunkedArray, asked_for: bool) -> tuple[Feature | None, str | None]:
@@ -200,9 +213,9 @@ def _share(valid: NDArray[np.bool_], words: Sequence[str] = ()) -> str:
 def read_texts(table: Table, name: str, reading: Reading | None) -> pa.ChunkedArray | None:
     """The column as it was written, if it has to be read as texts."""
     kind = table.column(name).type
-    guessed = table.file is not None and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
-    as_text = is_text(kind) or (guessed and reading is not None and reading != Reading())
-    return table.texts([name])[0] if as_text else None
+    guessed = table.file is not None and pa.types.is_floating(kind)  # 1.234 might be a thousand
+    other = table.file is not None and reading is not None and reading.decimal != table.file.decimal
+    return table.texts([name])[0] if is_text(kind) or (guessed and other) else None
 
 
 def _numbers(

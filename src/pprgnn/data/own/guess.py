@@ -26,7 +26,7 @@ def without_false_header(
     table: Table, nodes: Table | None, header: bool | None, columns: Columns, notes: list[str]
 ) -> Table:
     """A first line of two node ids is an edge, not a header: losing it would go unnoticed."""
-    if header is not None or table.file is None or not table.file.header or len(table.names) < 2:
+    if header is not None or table.path is None or not table.header or len(table.names) < 2:
         return table
     first, second = table.names[:2]
     known = columns.source in table.names or (_named(table, SOURCE_NAMES) and _named(table, DESTINATION_NAMES))
@@ -35,8 +35,7 @@ def without_false_header(
         values.append(nodes.columns.column(0))
     if not known and all(any(_occurs(name, column) for column in values) for name in (first, second)):
         notes.append(f"{table.origin} has no header line: its first line, {first} and {second}, names nodes")
-        file = table.file
-        return read_table(file.path, header=False, encoding=file.encoding, decimal=file.decimal)
+        return read_table(table.path, header=False, encoding=columns.encoding, decimal=columns.style.point)
     return table
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pprgnn.data.errors import DataError
+from pprgnn.data.own.reading import UNKNOWN
 from pprgnn.data.own.table import Table, is_list, some
 from pprgnn.data.own.text_file import NUMBER
 
@@ -149,6 +150,9 @@ def class_remarks(label: Label, y: NDArray[Any]) -> list[str]:
         alike["".join(name.casefold().split())].append(repr(name))
     groups = [" and ".join(names) for names in alike.values() if len(names) > 1]
     remarks = []
+    words = [repr(name) for name in label.classes if name.lower() in UNKNOWN]
+    if words:
+        remarks.append(f"{some(words)} is read as a class; leave the label empty where it is to be predicted")
     if groups:
         remarks.append(f"classes that differ by case or blanks alone: {some(groups)}; are they one?")
     counts = y.sum(axis=0) if y.ndim == 2 else np.bincount(y[y >= 0], minlength=len(label.classes))

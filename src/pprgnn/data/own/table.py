@@ -30,6 +30,8 @@ class Table:
     columns: pa.Table
     origin: str
     file: TextFile | None = None  # None: not from text, so rows have no lines
+    path: Path | None = None  # of a file whose first row may hold names or not ...
+    header: bool = True  # ... and whether it does
     rows: NDArray[np.int64] | None = None  # which rows of the file, in which order; -1: one that was added
 
     def __post_init__(self) -> None:
@@ -123,7 +125,8 @@ def read_table(
     if kind in EXCEL:
         from pprgnn.data.own.excel import read_excel
 
-        return Table(read_excel(path, header), path.name)
+        columns, has_names = read_excel(path, header)
+        return Table(columns, path.name, path=path, header=has_names)
     if kind not in (*TEXT, ""):
         raise DataError(
             f"{path} must be a table in CSV, TSV, Parquet or Excel ({', '.join(TEXT + PARQUET + EXCEL)}; .gz "
@@ -137,7 +140,7 @@ def read_table(
             f"perhaps --encoding utf-16."
         )
     text_file = open_text_file(path, "\t" if kind in (".tsv", ".tab") else None, header, encoding, decimal)
-    return Table(text_file.read(), path.name, text_file)
+    return Table(text_file.read(), path.name, text_file, path, text_file.header)
 
 
 def _read_parquet(path: Path) -> pa.Table:

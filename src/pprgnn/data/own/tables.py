@@ -116,7 +116,7 @@ def _table(
     table = read_table(source, header=header, **written)
     if header is None and expected is not None and expected.startswith("column ") and expected not in table.names:
         table = read_table(source, header=False, **written)  # the earlier table had no header, nor has this one
-    if header is None and table.file is not None and not table.file.header:
+    if header is None and not table.header:
         notes.append(f"{table.origin} has no header line")
     return table
 

@@ -42,6 +42,11 @@ class TextFile:
     encoding: str = UTF8
     decimal: str = "."
 
+    @property
+    def has_commas(self) -> bool:
+        """Whether commas are likely to be decimal: programs that write them put semicolons between columns."""
+        return self.delimiter == ";"
+
     def read(self, as_text: Sequence[str] | None = None, *, na_is_missing: bool = True) -> pa.Table:
         """All columns with the types they look like, or only these as text; blanks around text do not count."""
         if self.empty:
