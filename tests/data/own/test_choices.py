@@ -184,3 +184,5 @@ def test_points_between_thousands_in_a_file_with_semicolons(table):
     assert features(table, rows, decimal=".")[0] == ("number", "")
     for plain in ("1.25", "0.125", "1.2345"):
         assert features(table, f"id;pay\n1;1.234\n2;567\n3;{plain}\n")[0] == ("number", "")
+    with pytest.raises(DataError, match=r"nodes.csv, line 3, column 'pay' must be finite, but is inf"):
+        features(table, "id;pay\n1;1.234\n2;inf\n3;1.25\n")

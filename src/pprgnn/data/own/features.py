@@ -180,9 +180,9 @@ def _learn_reading(table: Table, name: str, style: Style) -> tuple[Reading | Non
 def _may_be_thousands(column: pa.ChunkedArray) -> bool:
     """Whether all that was taken for decimals could be thousands: 1.234, but neither 0.5 nor 1.2345."""
     values = np.abs(column.drop_null().to_numpy())
-    decimals = values[values % 1 > 0]
-    in_range = (decimals >= 1) & (decimals < 1000) & (np.abs(decimals * 1000 - np.round(decimals * 1000)) < 1e-6)
-    return bool(len(decimals) and in_range.all())
+    decimals = values[np.isfinite(values) & (values != np.round(values))]
+    like = (decimals >= 1) & (decimals < 1000) & (np.abs(decimals * 1000 - np.round(decimals * 1000)) < 1e-6)
+    return bool(len(decimals) and like.all())
 
 
 def _learn_category(name: str, text: pa.ChunkedArray, asked_for: bool) -> tuple[Feature | None, str | None]:
