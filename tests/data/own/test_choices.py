@@ -85,6 +85,15 @@ def test_no_edges(table):
         from_tables(strange, nodes, unknown_nodes="drop")
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [("label", "x"), ("id", "x"), ("features", "x"), ("unknown_nodes", "drop")]
+)
+def test_what_needs_a_node_table(table, option, value):
+    typed = {"label": "--target", "unknown_nodes": "--unknown-nodes"}.get(option, f"--{option}")
+    with pytest.raises(DataError, match=f"{typed} is about the node table, but there is none"):
+        from_tables(table("edges.csv", EDGES), **{option: value})
+
+
 @pytest.mark.parametrize("option", ["unknown_nodes", "duplicates", "empty_ids", "empty_edges"])
 def test_choices_that_there_are_not(table, option):
     with pytest.raises(DataError, match=f"The option {option} must be one of error, .* but is 'maybe'"):

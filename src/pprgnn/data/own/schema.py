@@ -14,6 +14,7 @@ from pprgnn.data.own.reading import Reading, Style
 
 LISTS = ("label", "features", "ignore", "categorical")  # fields of `Columns` below
 LEARNED = (*LISTS, "label_separator")  # what a schema has settled
+OF_NODES = ("id", "split", *LEARNED, "unknown_nodes", "duplicates")  # what needs a node table
 CHOICES = {  # fields of `Columns`, the default first
     "unknown_nodes": ("error", "drop", "add"),
     "duplicates": ("error", "first", "last"),

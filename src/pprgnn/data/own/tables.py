@@ -20,7 +20,7 @@ from pprgnn.data.own.features import learn_feature
 from pprgnn.data.own.guess import guess_edge_columns, guess_node_columns, without_false_header
 from pprgnn.data.own.labels import class_remarks, learn_label, read_parts
 from pprgnn.data.own.reading import Reading, Style
-from pprgnn.data.own.schema import LEARNED, Columns, Schema, as_fields
+from pprgnn.data.own.schema import LEARNED, OF_NODES, Columns, Schema, as_fields
 from pprgnn.data.own.table import Table, read_table
 
 Source: TypeAlias = "Path | str | pa.Table | Table"
@@ -58,6 +58,8 @@ def from_tables(
     columns = replace(columns or (known.columns if known else Columns()), **given)
     notes: list[str] = []
     edge_table = _table(edges, "the edge table", header, columns, columns.source, notes)
+    if nodes is None:
+        _refuse_node_options(given)
     node_table = None if nodes is None else _table(nodes, "the node table", header, columns, columns.id, notes)
     edge_table = without_false_header(edge_table, node_table, header, columns, notes)
     if known is None:
@@ -103,6 +105,13 @@ def from_tables(
     else:
         dataset.node_names = ids.to_pylist()
     return dataset
+
+
+def _refuse_node_options(given: Mapping[str, Any]) -> None:
+    for key in OF_NODES:
+        if given.get(key):
+            option = "--" + {"label": "target"}.get(key, key).replace("_", "-")
+            raise DataError(f"{option} is about the node table, but there is none; add --nodes FILE, or drop it.")
 
 
 def _table(
