@@ -190,6 +190,8 @@ def test_points_between_thousands_in_a_file_with_semicolons(table):
     later = table("later.csv", "id;pay\n1;1.500\n2;567\n3;2.500\n")  # a program sees nothing but numbers
     again = from_tables(table("edges.csv", "a;b\n1;2\n2;3\n"), later, schema=graph.facts.schema)
     assert again._data.x[1:].equal(graph._data.x[1:])
+    weighted = from_tables(table("w.csv", "a;b;weight\n1;2;1.234\n2;3;567\n"))
+    assert weighted._data.edge_weight.tolist() == [1234, 1234, 567, 567]
     assert features(table, rows, decimal=".")[0] == ("number", "")
     for plain in ("1.25", "0.125", "1.2345"):
         assert features(table, f"id;pay\n1;1.234\n2;567\n3;{plain}\n")[0] == ("number", "")

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pprgnn.data.errors import DataError
-from pprgnn.data.own.features import read_texts
+from pprgnn.data.own.features import learn_written, read_texts
 from pprgnn.data.own.ids import Index, each_once, id_columns, look_up, number_ids, with_ids, with_unknown
-from pprgnn.data.own.reading import Reading, Style, learn_reading
-from pprgnn.data.own.table import Table, is_text
+from pprgnn.data.own.reading import Reading, Style
+from pprgnn.data.own.table import Table
 from pprgnn.data.own.text_file import trimmed
 
 if TYPE_CHECKING:
@@ -64,11 +64,8 @@ def edges_of(
 
 # --------------------------------------------------------------------------------------------------- weights
 def learn_weight(edges: Table, name: str, style: Style) -> tuple[Reading | None, str]:
-    """How the weights are written, if they came as text, and what is uncertain about it."""
-    column = edges.column(name)
-    if not is_text(column.type):
-        return None, ""
-    reading, doubt = learn_reading(column, style, edges.file is not None and edges.file.has_commas)
+    """How the weights are written, if that is not plain, and what is uncertain about it."""
+    reading, doubt = learn_written(edges, name, style)
     return (None, "") if reading is None or reading.date else (replace(reading, stray=()), doubt)
 
 

@@ -126,7 +126,7 @@ def learn_feature(
 ) -> tuple[Feature | None, str | None]:
     """How to encode this column; or no way, and the reason. A remark may come with a way, too."""
     column = table.column(name)
-    reading, doubt = _learn_reading(table, name, style or Style()) if not categorical else (None, "")
+    reading, doubt = learn_written(table, name, style or Style()) if not categorical else (None, "")
     if column.null_count == len(column):
         return None, "it is empty"
     if is_list(column.type):
@@ -162,8 +162,8 @@ def learn_feature(
     return feature, "; ".join([*remarks, *([doubt] if doubt else [])]) or None
 
 
-def _learn_reading(table: Table, name: str, style: Style) -> tuple[Reading | None, str]:
-    """How the numbers or dates of the column are written, if that is not plain."""
+def learn_written(table: Table, name: str, style: Style) -> tuple[Reading | None, str]:
+    """How the numbers or dates of the column are written, if that is not plain, and what is uncertain about it."""
     column, file = table.column(name), table.file
     if is_text(column.type):
         return learn_reading(column, style, file is not None and file.has_commas)
