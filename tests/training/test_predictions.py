@@ -86,8 +86,8 @@ def test_files(trained, tmp_path, monkeypatch):
     assert back["prediction"].to_pylist() == table["prediction"].to_pylist()
     write_table(table, tmp_path / "p.tsv")
     assert (tmp_path / "p.tsv").read_text().startswith('"id"\t"label"')
-    with pytest.raises(TrainingError, match=r"must end in .csv, .tsv or .parquet"):
-        write_table(table, tmp_path / "p.xlsx")
+    with pytest.raises(TrainingError, match=r"must end in .csv, .tsv, .parquet or .xlsx"):
+        write_table(table, tmp_path / "p.ods")
     before = (tmp_path / "p.csv").read_bytes()
     monkeypatch.setattr("pprgnn.data.whole_file.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(TrainingError, match=r"p.csv cannot be written \(full\)"):
