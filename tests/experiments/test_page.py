@@ -23,6 +23,7 @@ from pprgnn.experiments.standing import p_value, paired
 from pprgnn.experiments.store import Line, Store
 from pprgnn.experiments.summary import Entry, Results
 from pprgnn.experiments.tables import (
+    depth_text,
     difference,
     duration,
     failures,
@@ -153,6 +154,15 @@ def test_only_whole_entries_can_be_the_best_and_equal_ones_share_it() -> None:
 def test_differences_are_of_the_splits_that_both_have() -> None:
     assert difference(entry(0.8, 0.9, 0.1), entry(0.7, 0.7)) == pytest.approx(15.0)
     assert difference(entry(0.8, None), entry(None, 0.9)) is None
+
+
+def test_depths_of_as_many_layers_are_told_one_by_one_and_of_others_as_their_sum() -> None:
+    def with_depths(*depths: list[float]) -> Entry:
+        whole = entry(*(80.0 for _ in depths))
+        return replace(whole, lines=[line | {"depth": d} for line, d in zip(whole.lines, depths, strict=True)])
+
+    assert depth_text(with_depths([3, 5], [5, 7])) == "10.0 = 4.0 + 6.0"
+    assert depth_text(with_depths([3, 5], [4, 4, 4])) == "10.0"
 
 
 def test_words() -> None:

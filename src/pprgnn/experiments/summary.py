@@ -79,9 +79,14 @@ class Entry:
 
     @property
     def depths(self) -> list[float]:
-        """The depth of each layer, mean over folds and seeds; empty: it has no layers of infinite depth."""
+        """The depth of each layer, mean over folds and seeds; empty: it has no layers of infinite depth.
+
+        Where trials chose other numbers of layers in other folds, only the sum over the layers has a mean.
+        """
         found = [line["depth"] for line in self.good if line.get("depth")]
-        return [fmean(layer) for layer in zip(*found, strict=True)] if found else []
+        if len({len(layers) for layers in found}) > 1:
+            return [fmean(map(sum, found))]
+        return [fmean(layer) for layer in zip(*found, strict=True)]
 
 
 @dataclass(frozen=True)
