@@ -158,7 +158,8 @@ def test_the_best_weights_are_those_of_the_best_epoch(make, monitor):
     dataset = make()
     training, listener = trained(quick("epochs=25", "lr=0.05", f"monitor={monitor}", *EXACT), dataset)
     best = training.progress.best_epoch
-    record = listener.records[best - 1 + training.shared]  # a shared validation is of the epoch before
+    record = listener.records[best - 1]
+    assert record.epoch == best
     figure = (lambda r: -r.val["loss"]) if monitor == "loss" else (lambda r: r.val["accuracy"])
     assert figure(record) == max(map(figure, listener.records)) == training.progress.best
     assert record.best_epoch == best
@@ -173,7 +174,7 @@ def test_the_first_of_equals_unless_the_loss_is_smaller():
     best_value = max(record.val["accuracy"] for record in listener.records)
     tied = [record for record in listener.records if record.val["accuracy"] == best_value]
     assert training.shared
-    assert training.progress.best_epoch == min(tied, key=lambda record: record.val["loss"]).epoch - 1
+    assert training.progress.best_epoch == min(tied, key=lambda record: record.val["loss"]).epoch
 
 
 def test_the_weights_of_the_last_step_have_their_turn_too():
@@ -194,10 +195,9 @@ def test_shared_validation_is_that_of_a_pass_of_its_own(settings, monkeypatch):
     monkeypatch.setattr(kind, "encode_is_deterministic", property(lambda self: False))
     apart, other = trained(config, dataset)
     assert not apart.shared
-    # A pass of its own comes after the step, so it is one epoch ahead.
-    for mine, theirs in zip(listener.records[1:], other.records[:-1], strict=True):
-        assert mine.val == pytest.approx(theirs.val, rel=1e-5, abs=1e-6)
     for mine, theirs in zip(listener.records, other.records, strict=True):
+        assert mine.val == pytest.approx(theirs.val, rel=1e-5, abs=1e-6)
+        assert mine.best_epoch == theirs.best_epoch > 0
         assert mine.loss == pytest.approx(theirs.loss, rel=1e-4, abs=1e-6)
 
 
@@ -226,8 +226,9 @@ def test_patience_is_judged_when_there_was_a_validation(every, patience):
         quick("epochs=200", f"patience={patience}", f"eval_every={every}", "lr=0.05"), one_graph()
     )
     validated = [record.epoch for record in listener.records if record.val is not None]
-    assert validated == list(range(every, training.progress.epoch + 1, every))
-    assert training.progress.best_epoch + training.shared in validated
+    # The pass that scores a shared validation is already the next epoch, whose weights are scored at the end.
+    assert validated == [*range(every, training.progress.epoch, every), training.progress.epoch]
+    assert training.progress.best_epoch in validated
     assert training.progress.epoch - training.progress.best_epoch >= patience
 
 
@@ -413,7 +414,7 @@ def test_final_scores_are_to_the_final_tolerance():
     assert max(exact[name] or 0 for name in ("truncation_bound", "measured_error", "estimated_error")) <= 1e-6
     set_tolerance(training.network, 1e-7)
     training.network.eval()
-    scores, _ = evaluate(training.model, training.batches, training.masks, training.metrics)
+    scores, _, _ = evaluate(training.model, training.batches, training.masks, training.metrics)
     assert scores["test"]["loss"] == pytest.approx(listener.summaries[0]["scores"]["test"]["loss"], rel=1e-4)
 
 

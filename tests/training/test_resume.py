@@ -20,7 +20,7 @@ from pprgnn.training.model import Model
 from pprgnn.training.run import Run
 from pprgnn.training.train import resume, train
 from tests.training.killed_run import CASES, begin, work
-from tests.training.small_data import Recorder, divided, is_sentence, one_graph, quick
+from tests.training.small_data import Recorder, divided, is_sentence, one_graph, quick, several_graphs
 
 # Children are forked from a clean process that has imported torch once: each of them is a new process.
 SERVER = multiprocessing.get_context("forkserver")
@@ -257,6 +257,62 @@ def test_other_damage(stopped, name):
 
 def test_a_finished_run_is_not_continued(whole):
     refused(whole("graph"), "finished")
+
+
+# ---------------------------------------------------------------------------------------------------- more epochs
+@pytest.mark.parametrize("make", [one_graph, several_graphs], ids=["shared", "own pass"])
+def test_a_finished_run_goes_on(tmp_path, make):
+    dataset, folder = make(), tmp_path / "run"
+    told = {"dataset": dataset, "split": divided(dataset)}
+    train(quick("epochs=6", "dropout=0.3"), **told, folder=folder, listener=Recorder())
+    listener = Recorder()
+    longer = resume(folder, changes=["epochs=14"], listener=listener)
+    whole = train(quick("epochs=14", "dropout=0.3"), **told, folder=tmp_path / "whole", listener=Recorder())
+    assert [record.epoch for record in listener.records] == list(range(7, 15))
+    assert longer.summary["finished"] is True
+    assert longer.summary["epochs"] == 14
+    assert Run.open(folder).config.training.epochs == 14
+    losses = [[record["loss"] for record in Run.open(each).records()] for each in (folder, tmp_path / "whole")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert longer.summary["best_epoch"] == whole.summary["best_epoch"]
+    refused(folder, "finished")
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "match"),
+    [
+        ([], ["epochs=4"], r"is finished and has 4 epochs, so training\.epochs must be above that, but is 4"),
+        ([], ["lr=0.5"], r"Only training\.epochs and training\.patience may change on --resume, but training\.lr"),
+        ([], ["system=gcn"], "but model.system would"),
+        (["epochs=90", "patience=1", "lr=0.2"], ["epochs=95"], r"ended early.*raise training\.patience, too"),
+    ],
+    ids=["no more", "other settings", "another system", "patience"],
+)
+def test_what_a_finished_run_cannot_go_on_with(tmp_path, settings, changes, match):
+    dataset, folder = one_graph(), tmp_path / "run"
+    config = quick("epochs=4", *settings)
+    train(config, dataset=dataset, split=divided(dataset), folder=folder, listener=Recorder())
+    before = {each.name: each.read_bytes() for each in folder.iterdir()}
+    with pytest.raises(TrainingError, match=match) as caught:
+        resume(folder, changes=changes, listener=Recorder())
+    assert is_sentence(str(caught.value)), str(caught.value)
+    assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
+
+
+def test_a_finished_run_without_a_checkpoint(tmp_path):
+    dataset, folder = one_graph(), tmp_path / "run"
+    train(quick("epochs=4"), dataset=dataset, split=divided(dataset), folder=folder, listener=Recorder())
+    (folder / "checkpoint.safetensors").unlink()
+    with pytest.raises(TrainingError, match="no checkpoint to go on from"):
+        resume(folder, changes=["epochs=8"])
+    assert Run.open(folder).finished
+
+
+def test_killed_while_it_goes_on_beyond_its_end(tmp_path):
+    dataset, folder = one_graph(), tmp_path / "run"
+    train(quick("epochs=4"), dataset=dataset, split=divided(dataset), folder=folder, listener=Recorder())
+    Run.open(folder).extend(["epochs=8"])  # and nothing more
+    assert resume(folder, listener=Recorder()).summary["epochs"] == 8
 
 
 def test_no_run_at_all(tmp_path):

@@ -117,7 +117,7 @@ def test_a_model_that_was_saved_predicts_the_same_labels(rule, tmp_path):
     node = int(labels.sum(1).argmax())
     assert explain_node(model, dataset, node).decision.predicted == expected[node].split("|")
     masks = split.masks(dataset)
-    found, _ = evaluate(again.model_, again.model_.batches(dataset), masks, ["micro-F1"])
+    found, _, _ = evaluate(again.model_, again.model_.batches(dataset), masks, ["micro-F1"])
     assert found["test"]["micro-F1"] == classifier.score()
 
 

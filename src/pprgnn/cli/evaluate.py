@@ -41,13 +41,14 @@ def evaluate_command(
         note = f"{note} {more}".strip()
     metrics, batches = final_metrics(model.config, model.facts), model.batches(dataset)
     on_device = {part: mask.to(model.device) for part, mask in masks.items()}
-    scores, layers = evaluate(model, batches, on_device, metrics)
+    scores, layers, predicted = evaluate(model, batches, on_device, metrics)
     y, several = dataset.labels(), model.facts.multi_label
     prior = prior_logits(y[masks["train"]], len(model.facts.class_names)) if own else model.prior
     summary = {
         "data": dataset.facts.title,
         "metric": metrics[0],
         "scores": scores,
+        "predicted": predicted.get("test" if own else "labelled"),
         "threshold": model.threshold.to_dict() if several else None,
         "trivial": trivial_levels(prior, y[masks["test" if own else "labelled"]], several, metrics),
         "layers": layers,

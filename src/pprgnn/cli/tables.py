@@ -26,37 +26,38 @@ Directed = Annotated[bool, typer.Option("--directed", help="Edges have a directi
 Header = Annotated[
     bool | None, typer.Option("--header/--no-header", help="Whether tables start with column names.")
 ]
-Name = Annotated[str | None, typer.Option(help="What to call the graph.")]
+Name = Annotated[str | None, typer.Option(metavar="NAME", help="What to call the graph.")]
 Target = Annotated[
-    str | None, typer.Option(help="Column of the label; several, separated by commas, hold 0 or 1 each.")
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of the label; several, separated by commas, hold 0 or 1 each."),
 ]
 
 
-def _option(text: str, *names: str) -> Any:
-    return Annotated[str | None, typer.Option(*names, help=text)]
+def _option(metavar: str, text: str, *names: str) -> Any:
+    return Annotated[str | None, typer.Option(*names, metavar=metavar, help=text)]
 
 
 # The fields of `data.own.schema.Columns`, by their names there.
 COLUMNS = {
-    "source": _option("Where an edge starts."),
-    "destination": _option("Where it ends."),
-    "weight": _option("Weight of the edge."),
-    "id": _option("Id of the node.", "--id"),
-    "split": _option("Says train, val, test or nothing."),
-    "features": _option("Feature columns, separated by commas; all others by default."),
-    "ignore": _option("Columns that are no features."),
-    "categorical": _option("Columns whose numbers are categories."),
-    "label_separator": _option("Separates several classes in the label column; '' means never."),
+    "source": _option("COLUMN", "Where an edge starts."),
+    "destination": _option("COLUMN", "Where it ends."),
+    "weight": _option("COLUMN", "Weight of the edge."),
+    "id": _option("COLUMN", "Id of the node.", "--id"),
+    "split": _option("COLUMN", "Says train, val, test or nothing."),
+    "features": _option("COLUMN,COLUMN", "Feature columns, separated by commas; all others by default."),
+    "ignore": _option("COLUMN,COLUMN", "Columns that are no features."),
+    "categorical": _option("COLUMN,COLUMN", "Columns whose numbers are categories."),
+    "label_separator": _option("MARK", "Separates several classes in the label column; '' means never."),
 }
 READING = {
-    "encoding": _option("Of text files: utf-8 (default), cp1252, latin1, utf-16, ..."),
-    "decimal": _option("Decimal mark, . or , (found out for each column by default)."),
-    "thousands": _option("Mark between thousands: , . ' or a blank."),
-    "date": _option("Order in dates such as 03/04/2020: dmy, mdy or ymd."),
-    "unknown_nodes": _option("Edges to nodes without a row: error (default), drop them, or add the nodes."),
-    "duplicates": _option("Rows with the same node id: error (default), first or last counts."),
-    "empty_ids": _option("Rows without a node id: error (default), or drop them."),
-    "empty_edges": _option("No edges at all: error (default), or allow."),
+    "encoding": _option("NAME", "Of text files: utf-8 (default), cp1252, latin1, utf-16, ..."),
+    "decimal": _option("MARK", "Decimal mark, . or , (found out for each column by default)."),
+    "thousands": _option("MARK", "Mark between thousands: , . ' or a blank."),
+    "date": _option("ORDER", "Order in dates such as 03/04/2020: dmy, mdy or ymd."),
+    "unknown_nodes": _option("error|drop|add", "Edges to nodes without a row; error by default."),
+    "duplicates": _option("error|first|last", "Rows with the same node id; error by default."),
+    "empty_ids": _option("error|drop", "Rows without a node id; error by default."),
+    "empty_edges": _option("error|allow", "No edges at all; error by default."),
 }
 SEVERAL = ("label", "features", "ignore", "categorical")
 

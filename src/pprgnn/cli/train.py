@@ -30,6 +30,7 @@ from pprgnn.cli.tables import (
     spelled,
     takes,
 )
+from pprgnn.data.wording import counted
 from pprgnn.distributed.launch import is_launched, is_restarted
 from pprgnn.training.config import Config, Setting, settings
 from pprgnn.training.errors import TrainingError
@@ -47,7 +48,9 @@ ONE_RUN = "--jobs and --backend are for several trainings, but this is one; say 
 STOPPED = 130  # what a shell reports for Ctrl-C
 What = Annotated[
     str | None,
-    typer.Argument(metavar="[WHAT]", help="A recipe (.toml or a name), a data set, or a .safetensors graph."),
+    typer.Argument(
+        metavar="[WHAT]", help="A .safetensors graph, a known data set, or a recipe (.toml or a name)."
+    ),
 ]
 Set = Annotated[
     list[str] | None,
@@ -56,11 +59,10 @@ Set = Annotated[
 System = Annotated[
     str | None, typer.Option("--model", "-m", metavar="NAME", help="Which system; `pprgnn models` lists them.")
 ]
-Jobs = Annotated[
-    int | None, typer.Option("--jobs", "--workers", help="Trainings at once, one CPU thread each.", min=1)
-]
-Backend = Annotated[str | None, typer.Option(help="Where: loky (this machine), dask or ray.")]
-Address = Annotated[str | None, typer.Option(help="Of the Dask or Ray cluster.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Trainings at once, one CPU thread each.", min=1)]
+OldJobs = Annotated[int | None, typer.Option("--workers", hidden=True, min=1)]  # as --jobs was called before
+Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Where: loky (this machine), dask or ray.")]
+Address = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Of the Dask or Ray cluster.")]
 Json = Annotated[bool, typer.Option("--json", help="The summary as JSON, for programs; no progress.")]
 
 
@@ -73,10 +75,15 @@ def train_command(
     model: System = None,
     changes: Set = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder of the run; runs/... by default.")
+        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Of the run; runs/... by default.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
-    folds: Annotated[str | None, typer.Option(help="Train once per split: 'all', or how many.")] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with this run; with --set epochs=N, also beyond its end."),
+    ] = None,
+    folds: Annotated[
+        str | None, typer.Option(metavar="N|all", help="Train once per split: 'all', or how many.")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Train once per seed.", min=1)] = 1,
     ensemble: Annotated[
         bool, typer.Option("--ensemble", help="Score the seeds of a split together, too.")
@@ -89,6 +96,7 @@ def train_command(
         int, typer.Option(help="With --nproc: how often to go on by itself after a failure.", min=0)
     ] = 0,
     jobs: Jobs = None,
+    workers_before: OldJobs = None,
     backend: Backend = None,
     address: Address = None,
     given: Any = None,
@@ -103,8 +111,9 @@ def train_command(
 ) -> None:
     """Train a model.
 
-    From a recipe, a data set, or your own tables. Every run is a folder; Ctrl-C saves, --resume goes on.
+    On your own tables, on a known data set, or by a recipe. Every run is a folder; Ctrl-C saves, --resume goes on.
     """
+    jobs = jobs or workers_before
     if show_settings:
         for line in _settings_lines(config_for(what, changes or [], model)):
             typer.echo(line)
@@ -113,13 +122,15 @@ def train_command(
     own = {"nodes": nodes, "directed": directed or None, "header": header, "name": name, **named}
     own = {key: value for key, value in own.items() if value is not None}
     if resume is not None:
-        if what is not None or edges is not None or changes or model or own:
-            raise TrainingError("--resume takes all settings from the run's folder; leave out everything else.")
+        if what is not None or edges is not None or model or own:
+            raise TrainingError(
+                "--resume takes all settings from the run's folder; leave out everything but --set epochs=N."
+            )
         if nproc is not None and not is_launched():
             start_processes(nproc, restarts, resume, resumed=True)
             return
         with _team(Run.open(resume).config.training.device) as team:
-            summary = _resume(resume, as_json, chosen_workers(jobs, backend, address), team)
+            summary = _resume(resume, changes or [], as_json, chosen_workers(jobs, backend, address), team)
             _finish(summary, as_json, team)
         if report and team.leads:
             write_after_training(summary, as_json)
@@ -271,18 +282,20 @@ def chosen_workers(jobs: int | None, backend: str | None, address: str | None) -
     return Workers(jobs or 1, backend or "loky", address or "") if said else None
 
 
-def _resume(folder: Path, quiet: bool, workers: Workers | None, team: Team) -> dict[str, Any]:
+def _resume(folder: Path, changes: list[str], quiet: bool, workers: Workers | None, team: Team) -> dict[str, Any]:
     from pprgnn.training.study import Study, is_study
     from pprgnn.training.train import resume
 
     if is_study(folder):
+        if changes:
+            raise TrainingError(f"{folder} holds several runs, whose settings are fixed; leave out --set.")
         with _ending_well(folder):
             return Study.open(folder, workers).run(_listeners(quiet))
     if workers is not None and not workers.is_this_process:
         raise TrainingError(ONE_RUN)
     listener = _listener(quiet, team)
     with _ending_well(folder, listener):
-        trained = resume(folder, listener=listener, team=team)
+        trained = resume(folder, changes=changes, listener=listener, team=team)
     return trained.summary | {"folder": str(folder)}
 
 
@@ -390,7 +403,8 @@ def _show_study(summary: dict[str, Any]) -> None:
         typer.echo(line)
     for part in parts:
         mean, std = summary["mean"][part][metric], summary["std"][part][metric]
-        typer.echo(f"{part} {metric}: {percent(mean)} ± {percent(std)} over {len(summary['runs'])} runs")
+        runs = counted(len(summary["runs"]), "run")
+        typer.echo(f"{part} {metric}: {percent(mean)} ± {percent(std)} over {runs}")
     known = {name: values.get(metric) for name, values in (summary.get("trivial") or {}).items()}
     trivial = ", ".join(f"{name} {percent(value)}" for name, value in known.items() if value is not None)
     if trivial:

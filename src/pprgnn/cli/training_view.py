@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pprgnn.cli.layout import is_terminal, paragraph, styled, width
+from pprgnn.data.wording import counted, noun
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -159,22 +160,33 @@ def fitting(cells: Sequence[str], limit: int) -> str:
 
 def describe(training: Training) -> list[str]:
     """A few lines about what will be trained on what."""
+    from pprgnn.training.evaluation import rare_class
+    from pprgnn.training.metrics import ROC_AUC
+
     dataset, split, settings = training.dataset, training.split, training.settings
     parts = ", ".join(f"{len(getattr(split, part)):,} {part}" for part in ("train", "val", "test"))
     rule = split.description.partition(";")[0].removesuffix(".")  # what follows from it is said elsewhere
     network = type(training.network).__name__
     together = getattr(training, "together", None)  # graph kernels are fitted alone
-    counted = sum(p.numel() for p in training.network.parameters())
-    parameters = counted if together is None else together.parameters
+    alone = sum(p.numel() for p in training.network.parameters())
+    parameters = alone if together is None else together.parameters
     lines = [
-        ("data", f"{f'{dataset!r}'[len('GraphDataset(') : -1]}, {dataset.num_edges} edges"),
-        ("split", f"{split.protocol}: {parts} {split.unit}s. {rule}"),
-        ("model", f"{network}, {parameters:,} parameters, {training.device}"),
-        ("training", f"{settings.epochs} epochs, patience {settings.patience or '–'}, seed {settings.seed}"),
+        ("data", f"{f'{dataset!r}'[len('GraphDataset(') : -1]}, {counted(dataset.num_edges, 'edge')}"),
+        ("split", f"{split.protocol}: {parts} {noun(len(split.test), split.unit)}. {rule}"),
+        ("model", f"{network}, {counted(parameters, 'parameter')}, {training.device}"),
+        (
+            "training",
+            f"{counted(settings.epochs, 'epoch')}, patience {settings.patience or '–'}, seed {settings.seed}",
+        ),
     ]
     lines.insert(3, ("memory", training.memory.describe()))
     if together is not None and together.description:
         lines.insert(3, ("work", together.description))
+    rare = rare_class(dataset, split) if training.metrics[0] == ROC_AUC else None
+    if rare is not None:
+        name, share = rare
+        told = f"only {percent(share)} of the training part are {name!r}, and accuracy would hide how they fare"
+        lines.append(("metric", f"{ROC_AUC} comes first, because {told}"))
     if settings.monitor == "last":
         lines.append(("note", "the last epoch counts: nothing chooses one"))
     elif split.optimistic:
@@ -201,10 +213,11 @@ def score_table(summary: Mapping[str, Any]) -> list[str]:
 def remarks(summary: Mapping[str, Any]) -> list[str]:
     """What one has to know to read the final scores."""
     from pprgnn.training.metrics import ORACLE_MICRO_F1
-    from pprgnn.training.trivial import TRIVIAL
+    from pprgnn.training.trivial import TRIVIAL, cautions
 
     last, scores = list(summary["scores"].items())[-1]
-    lines = [("trivial", f"{name}, on {last}: {TRIVIAL[name]}") for name in summary.get("trivial") or ()]
+    lines = [("warning", text) for text in cautions(summary)]
+    lines += [("trivial", f"{name}, on {last}: {TRIVIAL[name]}") for name in summary.get("trivial") or ()]
     if summary.get("threshold"):
         lines.append(("labels", f"predicted above probability {summary['threshold']['told']}"))
     if ORACLE_MICRO_F1 in scores:

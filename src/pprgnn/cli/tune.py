@@ -16,6 +16,7 @@ from pprgnn.cli.train import (
     Backend,
     Jobs,
     Json,
+    OldJobs,
     Set,
     System,
     What,
@@ -50,10 +51,15 @@ def tune_command(
     ] = None,
     model: System = None,
     changes: Set = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder; tunings/... by default.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the tuning in this folder.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="tunings/... by default.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Go on with the tuning in this folder.")
+    ] = None,
     timeout: Annotated[float | None, typer.Option(metavar="MINUTES", help="Stop after this time.", min=0)] = None,
     jobs: Jobs = None,
+    workers_before: OldJobs = None,
     backend: Backend = None,
     address: Address = None,
     as_json: Json = False,
@@ -64,7 +70,7 @@ def tune_command(
     Ctrl-C saves, --resume goes on. Tables with unusual columns go through `pprgnn data import` first.
     """
     seconds = None if timeout is None else 60 * timeout
-    workers = chosen_workers(jobs, backend, address)
+    workers = chosen_workers(jobs or workers_before, backend, address)
     if resume is not None:
         tables = (edges, nodes, target)
         if (what, *tables, output) != (None,) * 5 or changes or model or search:

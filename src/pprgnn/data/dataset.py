@@ -17,6 +17,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.entries import Normalization
 from pprgnn.data.card import Metric, Task, titled
 from pprgnn.data.errors import DataError
+from pprgnn.data.wording import noun
 
 if TYPE_CHECKING:
     from pprgnn.data.splits import Split
@@ -185,6 +186,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         graphs = f"{len(self)} graphs, " if len(self) > 1 else ""
         kind = "multi-label, " if self.facts.multi_label else ""
         return (
-            f"GraphDataset({self.facts.title}: {graphs}{self.num_nodes} nodes, {self.num_features} features, "
-            f"{kind}{self.num_classes} classes per {self.facts.task})"
+            f"GraphDataset({self.facts.title}: {graphs}{self.num_nodes} {noun(self.num_nodes, 'node')}, "
+            f"{self.num_features} {noun(self.num_features, 'feature')}, "
+            f"{kind}{self.num_classes} {noun(self.num_classes, 'class', 'classes')} per {self.facts.task})"
         )

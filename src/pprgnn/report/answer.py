@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pprgnn.report.shown import Table
 from pprgnn.report.subject import Subject
 from pprgnn.report.wording import UNKNOWN, counted, duration, listed, number, percent, points, scored
-from pprgnn.training.trivial import TRIVIAL
+from pprgnn.training.trivial import TRIVIAL, cautions
 
 KNOWN = {
     "FIXED": "a given depth: the finite model, nothing is claimed about the infinite one",
@@ -63,7 +63,7 @@ def answer(subject: Subject) -> Answer:
     """The opening of one run."""
     mean, spread = subject.score("test")
     detail = subject.detail
-    warnings = [*map(str, dict.fromkeys(detail.get("warnings") or ()))]
+    warnings = [*cautions(detail), *map(str, dict.fromkeys(detail.get("warnings") or ()))]
     if subject.is_study and not subject.summary["finished"]:
         warnings.append("The study is not finished: its mean is over the runs that are.")
     facts = [

@@ -104,7 +104,7 @@ def _chosen(subject: Subject) -> str:
     record = next((each for each in subject.records if each["epoch"] == best), None)
     value = None if record is None else _val(record, subject.metric)
     if not subject.chose:
-        return f"the last of {best} epochs counts."
+        return f"the last of {counted(best, 'epoch')} counts."
     who = "the test part" if subject.optimistic else "validation"
     by = "lowest loss" if subject.config.training.monitor == "loss" else f"best {subject.metric}"
     at = "" if value is None else f", at {percent(value)}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pprgnn.data.wording import counted as counted
+
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNKNOWN = "–"
 
@@ -78,11 +80,6 @@ def memory(size: float) -> str:
         if size >= 1024**power:
             return f"{size / 1024**power:.3g} {unit}"
     return f"{size:.0f} bytes"
-
-
-def counted(count: int, thing: str, things: str | None = None) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
 def listed(words: Sequence[str]) -> str:

@@ -112,7 +112,7 @@ class _Classifier:
         mask = dataset.labelled().to(model.device)
         if not bool(mask.any()):
             raise TrainingError(f"Nothing in {dataset.facts.name} is labelled, so there is nothing to score.")
-        scores, _ = evaluate(model, model.batches(dataset), {"all": mask}, metrics)
+        scores, _, _ = evaluate(model, model.batches(dataset), {"all": mask}, metrics)
         return scores["all"][metrics[0]]
 
     @property

@@ -102,7 +102,9 @@ class TrainingConfig:
     clip: float = option(0.0, "largest norm of the gradient; 0: any", least=0)
     patience: int = option(100, "epochs without a better validation before it stops; 0: never", least=0)
     metric: Literal["auto", "accuracy", "micro-F1", "macro-F1", "ROC AUC", "oracle micro-F1"] = option(
-        "auto", "what counts; auto: the data set's own; oracle: the number of labels of each node is known"
+        "auto",
+        "what counts; auto: the data set's own, or ROC AUC where one of two classes is rare (below 15 %); oracle: "
+        "the number of labels of each node is known",
     )
     monitor: Literal["metric", "loss", "last"] = option(
         "metric", "which validation figure chooses the epoch; last: none does, the last one counts"

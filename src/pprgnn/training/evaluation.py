@@ -9,14 +9,17 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team
 from pprgnn.training.batches import Batches
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.metrics import ORACLE_MICRO_F1, Meter, best_threshold, default_metrics, scores
+from pprgnn.training.metrics import ORACLE_MICRO_F1, ROC_AUC, Meter, best_threshold, default_metrics, scores
 from pprgnn.training.model import Model, graphs_per_pass
 from pprgnn.training.objective import Objective, pooled_loss
 from pprgnn.training.thresholds import Rule
+
+RARE = 0.15  # of two classes, one with a smaller share of the training part makes accuracy say little
 
 
 def evaluate(
@@ -26,15 +29,17 @@ def evaluate(
     metrics: Sequence[str],
     team: Team | None = None,
     rule: Rule | None = None,
-) -> tuple[dict[str, dict[str, float]], list[dict[str, Any]]]:
+) -> tuple[dict[str, dict[str, float]], list[dict[str, Any]], dict[str, dict[str, int]]]:
     """Scores of every part to the final tolerance, and what is known about each layer's depth.
 
+    Last, of every part, how many rows are predicted to have which class.
     With a ``rule``, the model's threshold is chosen first, on the part ``val``.
     """
     logits, layers = model.evaluate_unseen(batches)
     if batches.y is None:
         raise TrainingError(f"{batches.dataset.facts.name} has no labels to compare with; predict instead.")
     objective, result, team = Objective(model.facts.multi_label), {}, team or Team.alone()
+    predicted: dict[str, dict[str, int]] = {}
     rows = batches.label_rows(graphs_per_pass(batches))
     y = batches.y[rows]
     if rule is not None:
@@ -48,7 +53,8 @@ def evaluate(
             meter = Meter(multi_label=model.facts.multi_label, metrics=metrics, team=team)
             meter.add(found, wanted, loss, count)
             result[part] = meter.scores(model.threshold)
-    return result, layers
+            predicted[part] = dict(zip(model.facts.class_names, meter.predicted(model.threshold), strict=True))
+    return result, layers, predicted
 
 
 def score_together(
@@ -74,6 +80,33 @@ def main_metrics(config: Config, facts: Facts) -> tuple[str, ...]:
     wanted = config.training.metric
     usual = default_metrics(facts, oracle=wanted.startswith("oracle"))
     return usual if wanted == "auto" else tuple(dict.fromkeys((wanted, *usual)))
+
+
+def rare_class(dataset: GraphDataset, split: Split) -> tuple[str, float] | None:
+    """Of two classes, the one that few of the training part have, and its share; ``None``: there is none such.
+
+    Nor is there one when a part has rows of one class alone: then the area under the ROC curve is not defined.
+    """
+    if dataset.facts.multi_label or len(dataset.facts.class_names) != 2:
+        return None
+    y, masks = dataset.labels(), split.masks(dataset)
+    counts = {part: torch.bincount(y[mask], minlength=2) for part, mask in masks.items() if bool(mask.any())}
+    if "train" not in counts or any(int(each.min()) == 0 for each in counts.values()):
+        return None
+    rarer = int(counts["train"].argmin())
+    share = float(counts["train"][rarer] / counts["train"].sum())
+    return (dataset.facts.class_names[rarer], share) if share < RARE else None
+
+
+def settle_metric(config: Config, dataset: GraphDataset, splits: Sequence[Split]) -> Config:
+    """What ``metric = "auto"`` means for these labels: ROC AUC where one of two classes is rare in all splits."""
+    facts = dataset.facts
+    if config.training.metric != "auto" or facts.multi_label or len(facts.class_names) != 2:
+        return config
+    rare = all(rare_class(dataset, split) is not None for split in splits)
+    if not rare and len(splits) == 1:
+        return config
+    return config.with_values({"training.metric": ROC_AUC if rare else facts.metric})  # the same for all splits
 
 
 def final_metrics(config: Config, facts: Facts) -> tuple[str, ...]:

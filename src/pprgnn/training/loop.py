@@ -53,7 +53,7 @@ SMALL_STEP = 1 << 17  # entries of a state: with fewer, a second thread waits lo
 
 @dataclass
 class Record:
-    """One epoch. With `shared` evaluation, validation describes the weights the epoch began with."""
+    """One epoch: its pass over the training part, and a validation of the weights that it made."""
 
     epoch: int
     loss: float
@@ -82,8 +82,11 @@ class Progress:
     warned: list[str] = field(default_factory=list)
     threshold: Threshold = Threshold()  # that the last validation chose
     best_threshold: Threshold = Threshold()  # with the best weights
+    unscored: Record | None = None  # of a `shared` validation: the pass of the next epoch scores its weights
 
     def __post_init__(self) -> None:
+        if isinstance(self.unscored, Mapping):
+            self.unscored = Record(**self.unscored)
         for name in ("threshold", "best_threshold"):
             if isinstance(value := getattr(self, name), Mapping):  # out of a checkpoint
                 setattr(self, name, Threshold.from_dict(value))
@@ -200,31 +203,33 @@ class Training:
                 progress.warned = sorted(seen)
                 record.seconds = time.perf_counter() - started
                 progress.seconds += record.seconds
-                self._keep(record)
-            finished = self._done()
-            if not finished:
-                self._checkpoint()
-            return self._conclude(finished)
+                if self.shared:
+                    progress.unscored = record
+                else:
+                    self._keep(record)
+                self._checkpoint_in_time()
+            return self._conclude(self._done())
 
     def _done(self) -> bool:
         epoch, settings = self.progress.epoch, self.settings
-        if not self.chooses:
+        if epoch >= settings.epochs or not (self.chooses and settings.patience):
             return epoch >= settings.epochs
-        waited = epoch - self.progress.best_epoch - self.shared  # a shared validation is of the epoch before
-        validated = epoch % settings.eval_every == 0  # only then is it known that nothing has become better
-        return epoch >= settings.epochs or bool(validated and settings.patience and waited >= settings.patience)
+        scored = epoch - self.shared  # the weights of the last epoch still wait for the next pass
+        validated = scored % settings.eval_every == 0  # only then is it known that nothing has become better
+        return validated and scored - self.progress.best_epoch >= settings.patience
+
+    def _is_validated(self, epoch: int) -> bool:
+        return self.chooses and (epoch % self.settings.eval_every == 0 or epoch == self.settings.epochs)
 
     def _epoch(self) -> Record:
         """One pass over the training part, and a validation."""
         progress, settings = self.progress, self.settings
-        due = self.chooses and (progress.epoch % settings.eval_every == 0 or progress.epoch == settings.epochs)
         meter, val, norm, lr = self._meter(), None, 0.0, self.schedule.lr
         order = torch.Generator().manual_seed(settings.seed * 1_000_003 + progress.epoch)
         self.network.train()
         for batch in self._training_batches(order):
             state, loss = self._forward(batch, meter)
-            if due and self.shared:  # before the weights move
-                val = self._validate(state.detach())
+            self._score_last_epoch(state.detach())  # before the weights move
             norm = self._backward(loss)
         scores = meter.scores(progress.threshold)
         epoch_loss = scores.pop("loss")
@@ -233,8 +238,8 @@ class Training:
         layers = [layer for _, layer in infinite_layers(self.network)]
         depth = [layer.last_solution.depth for layer in layers if layer.last_solution]
         norms, eps = [largest_norm(each) for each in layers], [smallest_eps(each.eps) for each in layers]
-        if due and not self.shared:
-            val = self._validate()
+        if not self.shared and self._is_validated(progress.epoch):
+            val = self._validate(progress.epoch)
         best, best_epoch = progress.best, progress.best_epoch
         facts = (progress.epoch, epoch_loss, lr, norm, scores, val, best, best_epoch, depth, norms, eps)
         return Record(*facts, seconds=0.0)
@@ -279,8 +284,18 @@ class Training:
             self.average.follow()
         return norm
 
-    def _validate(self, state: Tensor | None = None) -> dict[str, float]:
-        """Score the part that chooses the epoch (on a state that is already there), and keep the best weights."""
+    def _score_last_epoch(self, state: Tensor | None = None) -> None:
+        """Complete the record that waits for a pass with its weights; ``None``: none comes, so make one for it."""
+        progress, record = self.progress, self.progress.unscored
+        if record is None:
+            return
+        if self.chooses and (state is None or self._is_validated(record.epoch)):
+            record.val = self._validate(record.epoch, state)
+        record.best, record.best_epoch, progress.unscored = progress.best, progress.best_epoch, None
+        self._keep(record)
+
+    def _validate(self, epoch: int, state: Tensor | None = None) -> dict[str, float]:
+        """Score the weights of an epoch (by a state that is already there), and keep them if they are the best."""
         meter = self._meter()
         self.network.eval()
         with torch.no_grad(), rounding_ignored(), self.average or nullcontext():
@@ -291,7 +306,7 @@ class Training:
                 meter.add(logits, batch.y, loss, rows)
             self.progress.threshold = meter.best_threshold(self.rule)
             scores = meter.scores(self.progress.threshold)
-            self._keep_best(scores, self.progress.epoch - (state is not None))
+            self._keep_best(scores, epoch)
         self.network.train()
         return scores
 
@@ -324,10 +339,12 @@ class Training:
 
     # ----------------------------------------------------------------------------------------- nothing gets lost
     def _keep(self, record: Record) -> None:
-        """Tell, write a line, and a checkpoint when it is time for one."""
+        """Tell, and write a line."""
         self.listener.epoch(record)
         if self.run is not None:
             self.run.append(asdict(record))
+
+    def _checkpoint_in_time(self) -> None:
         pause = max(self.settings.checkpoint_seconds, self._checkpoint_cost / CHECKPOINT_SHARE)
         if self.team.agreed(time.perf_counter() - self._last_checkpoint - pause) >= 0:
             self._checkpoint()
@@ -360,7 +377,7 @@ class Training:
         if self.team.shared(saved is not None):
             take_up(self, *(saved or ({}, {})))
         if self.run is not None:
-            self.run.rewind(self.progress.epoch)
+            self.run.rewind(self.progress.epoch - (self.progress.unscored is not None))
 
     @contextmanager
     def _own_settings(self) -> Iterator[None]:
@@ -390,12 +407,13 @@ class Training:
         """Back to the best weights; the final scores, to the final tolerance."""
         seen = set(self.progress.warned)
         with collected_warnings(self.listener.warned, seen):
+            if finished:
+                self._score_last_epoch()
+            self._checkpoint()  # whoever wants more epochs goes on from here
             if not self.chooses:
                 self.progress.best_epoch = self.progress.epoch
                 with self.average or nullcontext():
                     self.keep_weights(self.network.state_dict())
-            elif self.shared and finished:
-                self._validate()  # the last step's weights have not had their turn
             self.network.load_state_dict(self.best_weights)
             summary = self._summary(finished)
         summary["warnings"] = sorted(seen)
@@ -409,7 +427,7 @@ class Training:
     def _summary(self, finished: bool) -> dict[str, Any]:
         progress, data, facts = self.progress, self.config.data, self.dataset.facts
         metrics = final_metrics(self.config, facts)
-        scores, layers = evaluate(self.model, self.batches, self.masks, metrics, self.team, self.rule)
+        scores, layers, predicted = evaluate(self.model, self.batches, self.masks, metrics, self.team, self.rule)
         tested = self.dataset.labels()[self.split.masks(self.dataset)["test"]]
         return {
             "finished": finished,
@@ -421,6 +439,7 @@ class Training:
             "seed": self.settings.seed,
             "metric": self.metrics[0],
             "scores": scores,
+            "predicted": predicted.get("test"),
             "threshold": self.model.threshold.to_dict() if facts.multi_label else None,
             "trivial": trivial_levels(self.model.prior, tested, facts.multi_label, metrics),
             # PAPER: honest runs never let the test part choose; this says when it did.

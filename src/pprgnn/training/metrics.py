@@ -37,10 +37,10 @@ def micro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
 
 
 def macro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
-    """Mean over all classes of their F1.
+    """Mean over the classes of their F1, as scikit-learn's ``f1_score(average="macro", zero_division=0)`` has it.
 
-    A class that is neither labelled nor predicted counts as 0, as in scikit-learn with ``zero_division=0`` and all
-    classes named in ``labels``. (Left to itself, scikit-learn leaves such classes out when rows have one class.)
+    A class that is neither labelled nor predicted in these rows is left out when every row has one class; with
+    several labels a row it counts as 0.
     """
     return _Predictions(logits, y, multi_label).macro_f1()
 
@@ -145,6 +145,11 @@ class Meter:
             self._losses.append(loss.detach())
             self._loss_rows.append(logits.size(0) if rows is None else rows)
 
+    def predicted(self, threshold: Threshold = HALF) -> list[int]:
+        """For each class, how many rows are predicted to have it."""
+        rows = _Predictions(*self._pooled(), self.multi_label, self.team, threshold)
+        return [predicted for _, _, predicted in rows._counts(oracle=False)]
+
     def best_threshold(self, rule: Rule) -> Threshold:
         """What a rule chooses on these batches."""
         return best_threshold(*self._pooled(), rule, self.team)
@@ -204,6 +209,8 @@ class _Predictions:
 
     def macro_f1(self, oracle: bool = False) -> float:
         counts = self._counts(oracle)
+        if not self.multi_label:
+            counts = [of_class for of_class in counts if any(of_class)]
         return math.fsum(_f1(*of_class) for of_class in counts) / len(counts)
 
     def oracle_micro_f1(self) -> float:

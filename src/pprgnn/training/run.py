@@ -6,7 +6,7 @@ environment.json  machine, versions, commit
 split.json        which nodes or graphs trained, validated and tested
 data.safetensors  the graph itself, when it was the user's own
 metrics.jsonl     one line per epoch
-checkpoint.*      all that training needs to go on; removed at the end
+checkpoint.*      all that training needs to go on, also for more epochs after the end
 model.safetensors the weights of the best epoch and what is needed to use them
 summary.json      the scores, the depth of each layer, and the command that repeats the run
 ================  =====================================================================
@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pprgnn.data.errors import DataError
 from pprgnn.data.whole_file import plain, read_tensors, write_tensors, write_text
-from pprgnn.training.config import Config
+from pprgnn.data.wording import counted
+from pprgnn.training.config import Config, settings
 from pprgnn.training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ CONFIG, ENVIRONMENT, SPLIT = "config.toml", "environment.json", "split.json"
 DATA, METRICS, CHECKPOINT = "data.safetensors", "metrics.jsonl", "checkpoint.safetensors"
 MODEL, SUMMARY = "model.safetensors", "summary.json"
 CHECKPOINT_FORMAT = "pprgnn checkpoint, version 1"
+MAY_CHANGE = ("training.epochs", "training.patience")  # of a run that goes on
 
 
 class Run:
@@ -188,7 +190,7 @@ class Run:
         return tensors, state
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write what came out; a finished run needs no checkpoint any more."""
+        """Write what came out."""
         facts = self.environment
         repeat = f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER"
         text = json.dumps(plain({**summary, "command": facts.get("command", ""), "repeat": repeat}), indent=1)
@@ -196,8 +198,36 @@ class Run:
             write_text(self.folder / SUMMARY, text)
         except OSError as error:
             raise self._unwritable(SUMMARY, error) from error
-        if summary["finished"]:
-            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+
+    def extend(self, changes: Sequence[str]) -> None:
+        """More epochs, or more patience, from now on; whatever else is changed is refused."""
+        old = Config.from_toml(self.folder / CONFIG)
+        new = old.with_settings(changes)
+        changed = [each.key for each in settings(old.model.system) if old.value(each.key) != new.value(each.key)]
+        other = [key for key in changed if key not in MAY_CHANGE]
+        if other:
+            raise TrainingError(
+                f"Only {' and '.join(MAY_CHANGE)} may change on --resume, but {other[0]} would; start a new run."
+            )
+        summary = self.summary
+        if summary is not None and summary["finished"]:
+            self._check_longer(summary["epochs"], old, new)
+            write_text(self.folder / SUMMARY, json.dumps({**summary, "finished": False}, indent=1))
+        write_text(self.folder / CONFIG, new.to_toml())
+
+    def _check_longer(self, done: int, old: Config, new: Config) -> None:
+        """Raise unless a finished run has something to do under the new settings."""
+        epochs, patience, before = new.training.epochs, new.training.patience, old.training.patience
+        if not (self.folder / CHECKPOINT).is_file():
+            problem = "has no checkpoint to go on from; train anew with more epochs"
+        elif epochs <= done:
+            problem = f"has {counted(done, 'epoch')}, so training.epochs must be above that, but is {epochs}"
+        elif done < old.training.epochs and patience and patience <= before:
+            waited = counted(before, "epoch")
+            problem = f"ended early, after {waited} without a better one; raise training.patience, too"
+        else:
+            return
+        raise TrainingError(f"The run in {self.folder} is finished and {problem}.")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

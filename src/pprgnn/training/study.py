@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pprgnn.data.whole_file import write_text
+from pprgnn.data.wording import counted
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run
@@ -75,6 +76,7 @@ class Study:
             command: What started it, for the record.
         """
         from pprgnn.data.store import save
+        from pprgnn.training.evaluation import settle_metric
         from pprgnn.training.train import load_data
 
         folder = Path(folder)
@@ -85,10 +87,12 @@ class Study:
             )
         data = config.data
         own, dataset = dataset is not None, load_data(config) if dataset is None else dataset
-        count = len(dataset.splits(data.protocol, data.split_seed, **data.split))
+        splits = dataset.splits(data.protocol, data.split_seed, **data.split)
+        count = len(splits)
         if folds is not None and folds > count:
             raise TrainingError(f"{dataset.facts.name} has only {count} splits under this protocol, not {folds}.")
         chosen = [data.fold] if folds is None else list(range(count if folds == ALL else folds))
+        config = settle_metric(config, dataset, [splits[fold] for fold in chosen])
         first = config.training.seed
         folder.mkdir(parents=True, exist_ok=True)
         if own:
@@ -134,7 +138,7 @@ class Study:
 
     def _run_parallel(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
         """A line as each run ends; with Ctrl-C, those that run are saved."""
-        listener = listeners(f"{len(missing)} runs")
+        listener = listeners(counted(len(missing), "run"))
         tell = (lambda text: None) if listener is None else listener.note
         folder = self.folder.absolute()
         jobs = [(config, folder / name) for name, config in missing]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.evaluation import settle_metric
 from pprgnn.training.kernel_fit import KernelTraining
 from pprgnn.training.label_fit import LabelTraining
 from pprgnn.training.listener import Listener
@@ -75,7 +77,7 @@ def train(
     with team.one_by_one():
         dataset = load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset) if split is None else split
-    run = None
+    config, run = settle_metric(config, dataset, [split]), None
     training = _training(config, dataset, split, listener=listener, team=team)  # refuses before there is a folder
     if folder is not None and team.leads:
         run = training.run = Run.create(folder, config, split, own=own, command=command)
@@ -83,16 +85,27 @@ def train(
     return Trained(training.model, summary, run)
 
 
-def resume(folder: Path | str, *, listener: Listener | None = None, team: Team | None = None) -> Trained:
+def resume(
+    folder: Path | str,
+    *,
+    changes: Sequence[str] = (),
+    listener: Listener | None = None,
+    team: Team | None = None,
+) -> Trained:
     """Go on with a run that was stopped or killed; it ends as if it had not been.
 
-    By as many processes as there are now, whatever their number was before.
+    By as many processes as there are now, whatever their number was before. With ``changes``, such as
+    ``epochs=800``, also a finished run goes on.
     """
     run, team = Run.open(folder), team or Team.alone()
-    if run.finished:
-        raise TrainingError(f"The run in {folder} is finished, so there is nothing to continue; see summary.json.")
-    config = run.config
+    if run.finished and not changes:
+        raise TrainingError(
+            f"The run in {folder} is finished, so there is nothing to continue; more epochs take --set epochs=N."
+        )
     with team.one_by_one():
+        if changes and team.leads:
+            run.extend(changes)
+        config = run.config
         dataset = load_data(config)
     kept = run if team.leads else None
     training = _training(config, dataset, run.split, run=kept, listener=listener, team=team)

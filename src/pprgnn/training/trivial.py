@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +17,26 @@ TRIVIAL = {
     "prior": "always the most frequent labels of the training part, as many as have the best micro-F1 there",
 }
 Levels = dict[str, dict[str, float]]
+
+
+def cautions(summary: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a model whose scores are there: it says always the same, or does no better than that."""
+    told, metric = [], summary["metric"]
+    part, scores = list(summary["scores"].items())[-1]
+    classes = [name for name, count in (summary.get("predicted") or {}).items() if count]
+    if len(classes) == 1 and not summary.get("threshold"):
+        told.append(
+            f"Everything in the {part} part is predicted to be {classes[0]!r}; try class_weights=balanced, more "
+            f"epochs or another lr."
+        )
+    levels = {name: values.get(metric, -math.inf) for name, values in (summary.get("trivial") or {}).items()}
+    best = max(levels, key=lambda name: levels[name], default="")
+    if best and scores[metric] < levels[best]:
+        told.append(
+            f"The {part} {metric} ({scores[metric]:.1%}) is below the {levels[best]:.1%} of looking at nothing "
+            f"({best}); train longer, try another lr, or look for mistakes in features and labels."
+        )
+    return told
 
 
 def prior_logits(y: Tensor, num_classes: int) -> tuple[float, ...]:

@@ -36,9 +36,10 @@ from pprgnn.data.errors import DataError
 from pprgnn.data.split import Split
 from pprgnn.data.store import save
 from pprgnn.data.whole_file import write_text
+from pprgnn.data.wording import counted
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import main_metrics
+from pprgnn.training.evaluation import main_metrics, settle_metric
 from pprgnn.training.journal import (
     complete_trials,
     importance,
@@ -101,6 +102,7 @@ def tune(
     own, dataset = dataset, load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset)
     _check_honest(config, split)
+    config = settle_metric(config, dataset, [split])
     if config.data.name.endswith(".safetensors"):  # best.toml must find it, wherever it is used
         config = config.with_values({"data.name": str(Path(config.data.name).resolve())})
     try:
@@ -277,7 +279,8 @@ class Tuning:
         """Nothing but failures: then it is not the settings."""
         entries = self.entries()
         if len(entries) >= min(PATIENCE, self.trials) and all(each["state"] == "failed" for each in entries):
-            raise TrainingError(f"All {len(entries)} trials failed, the last one so: {entries[-1]['error']}")
+            all_of_them = counted(len(entries), "trial")
+            raise TrainingError(f"All {all_of_them} failed, the last one so: {entries[-1]['error']}")
 
     # -------------------------------------------------------------------------------------------------- the end
     def _counted(self) -> list[FrozenTrial]:
