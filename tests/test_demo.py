@@ -1,6 +1,7 @@
 """The demo: small, in-process, and as a user meets it."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,9 @@ def test_quick_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture[s
     page = (output / "report.html").read_text(encoding="utf-8")
     assert "data:image/png;base64," in page
     assert "--quick --seed 3" in page
+    known = page.split("What is known about its depth:")[1].split("</i>")[0]
+    assert "_" not in known  # no name of the code
+    assert re.search(r"at most \d\.\de-\d+ of the input\.", known)
     assert (output / demo.PICTURE).stat().st_size > 10_000
     for name in ("report.html", "results.json", demo.PICTURE, *demo.MODELS):
         assert name in printed

@@ -188,8 +188,10 @@ def evaluate(name: str, model: nn.Module, test: Chains, length: int, epochs: int
     )
     if conv is not None and conv.last_solution is not None and conv.log_eps is not None:
         result.depth, result.eps = conv.last_solution.depth, float(conv.log_eps.detach().exp())
-        bound = conv.last_solution.truncation_bound
-        result.depth_status = conv.last_solution.status.value + (f" Here: {bound:.1e}." if bound else "")
+        status, bound = conv.last_solution.status.value, conv.last_solution.truncation_bound
+        if bound is not None:
+            status = status.replace("truncation_bound", f"{bound:.1e} of the input")
+        result.depth_status = status
     return result
 
 

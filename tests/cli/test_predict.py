@@ -82,21 +82,44 @@ def test_ways_to_name_them(home):
 def test_what_it_took_is_said(home):
     done = call("predict", "run", "--nodes", "p5,p6")
     assert done.exit_code == 0
-    lines = done.output.splitlines()
+    lines = done.stderr.splitlines()
     assert lines[0].startswith("2 nodes of ")
     assert lines[1].startswith("computed on ")
     assert f"of {COUNT} nodes" in lines[1]
     assert "entries of the matrix" in lines[1]
     assert lines[1].endswith(" s")
     assert "at most" in lines[2]
-    assert [line.split("\t")[0] for line in lines[3:]] == ["p5", "p6"]
+    assert len(lines) == 3
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["id", "p5", "p6"]
+
+
+def test_a_pipe_gets_a_table_and_nothing_else(home):
+    done = call("predict", "run", "--nodes", "p5")
+    header, row = (line.split("\t") for line in done.stdout.splitlines())
+    assert header == ["id", "label", "prediction", "probability", "p(blue)", "p(red)"]
+    exact = answers("--nodes", "p5")["predictions"][0]
+    assert [float(each) for each in row[3:]] == pytest.approx([exact[name] for name in header[3:]], rel=1e-3)
+    assert all(len(each.lstrip("0.")) <= 4 for each in row[3:])
+    assert done.stderr.startswith("1 node of ")
+    everyone = call("predict", "run")
+    assert everyone.stdout.count("\n") == COUNT + 1
+    assert everyone.stderr.startswith(f"{COUNT} nodes of ")
+
+
+def test_precision(home):
+    for arguments, longest in ((["--precision", "2"], 2), ([], 4), (["--precision", "9"], 9)):
+        assert call("predict", "run", "-o", "all.csv", *arguments).exit_code == 0
+        rows = [line.split(",")[3:] for line in (home / "all.csv").read_text().splitlines()[1:]]
+        assert max(len(each.lstrip("0.")) for row in rows for each in row) == longest, arguments
+    (row, *_) = answers("--precision", "2")
+    assert row["probability"] == round(row["probability"], 2)
 
 
 def test_the_full_pass_says_why(home):
     everyone = ",".join(f"p{i}" for i in range(COUNT))
     done = call("predict", "run", "--nodes", everyone)
     assert done.exit_code == 0
-    said = " ".join(done.output.split("p0\t")[0].split())
+    said = " ".join(done.stderr.split())
     assert "computed on the whole graph" in said
     assert "because" in said
     assert "of all edges matter" in said

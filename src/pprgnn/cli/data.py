@@ -1,4 +1,4 @@
-"""`pprgnn data`: what data sets there are, getting them, and checking them."""
+"""`pprgnn data`: a user's own tables, what data sets there are, getting them, and checking them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,28 @@ from pprgnn.data.catalog import CATALOG, find, handle
 from pprgnn.data.errors import DataError
 from pprgnn.data.registry import COUNTS, differences, folder_of, load, state
 from pprgnn.data.roots import data_root
+from pprgnn.data.wording import counted
 
+ABOUT = "Your own tables and known data sets: import, list, fetch, check"
 app = typer.Typer(
     cls=Group,
-    help="Data sets: list them, fetch them, check them.",
-    epilog="Example: pprgnn data fetch NCI1",
+    help=ABOUT,
+    epilog="Example: pprgnn data import --edges edges.csv --nodes nodes.csv --target topic -o graph.safetensors",
     no_args_is_help=True,
 )
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
-SHORT = {"needs download": "to fetch", "ready (inside grakel)": "in grakel"}  # for a table of 80 columns
+SINGULAR = {key: key.removesuffix("s") for key in COUNTS} | {"classes": "class"}
+SHORT = {"ready": "here", "needs download": "to fetch", "ready (inside grakel)": "in grakel"}  # for a table
+app.command(
+    "import",
+    epilog="Example: pprgnn data import --edges edges.csv --nodes nodes.csv --target topic -o graph.safetensors",
+)(import_command)
 NAMED = "as `pprgnn data list` names them; TU/NAME and SNAP/com-NAME for others of these collections."
 
 
 @app.command("list", epilog="Example: pprgnn data list --json")
 def list_command(as_json: Json = False) -> None:
-    """List all data sets, and which are ready."""
+    """List the known data sets, and which are here."""
     root = data_root()
     keys = ("name", "task", "metric", "graphs", "nodes", "edges", "classes")
     states = [state(card, root) for card in CATALOG]
@@ -49,7 +56,7 @@ def list_command(as_json: Json = False) -> None:
     if is_terminal():
         ready = sum(found.ready for found in states)
         typer.echo()
-        where = f"{ready} of {len(CATALOG)} are ready; their files are in {root}"
+        where = f"{ready} of {len(CATALOG)} are here or can be made; their files are in {root}"
         titles = "; ".join(card.title for card in CATALOG if card.qualifier)
         more = f"{titles}. `pprgnn data info NAME` tells more, `pprgnn data fetch NAME` downloads."
         for text in (where, more):
@@ -109,7 +116,7 @@ def fetch_command(
             continue
         with Bars() if is_terminal() else Lines() as progress:
             new = fetch(card, root, progress, checked=not unchecked)
-        files = f"{len(new)} new file{'s' * (len(new) != 1)}" if new else "all files were there"
+        files = counted(len(new), "new file") if new else "all files were there"
         typer.echo(f"{card.name}: {state_word('ready')}, {files} (in {root})")
 
 
@@ -139,7 +146,7 @@ def verify_command(
 
 
 def _facts(card: Card) -> dict[str, str]:
-    known = [f"{getattr(card, key):,} {key}" for key in COUNTS if getattr(card, key) is not None]
+    known = [counted(count, SINGULAR[key], key) for key in COUNTS if (count := getattr(card, key)) is not None]
     labels = "any number of classes" if card.multi_label else "one class"
     facts = {
         "name": card.title,
@@ -180,9 +187,3 @@ def _examine(card: Card, root: Path) -> tuple[list[str], str]:
         return [str(error)], ""
     counts = sum(getattr(card, key) is not None for key in COUNTS)
     return differences(card, dataset), f"{known} of {len(verdicts)} files by SHA-256, {counts} counts"
-
-
-app.command(
-    "import",
-    epilog="Example: pprgnn data import --edges edges.csv --nodes nodes.csv --target topic -o graph.safetensors",
-)(import_command)

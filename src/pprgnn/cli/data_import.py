@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +76,7 @@ def import_command(
     for label, text in _lines(summary):
         typer.echo(paragraph(f"{label:<13}", text, width()))
     if output is not None:
-        typer.echo(f"\nKept in {output}: pprgnn.data.load({str(output)!r}) reads it.")
+        typer.echo(f"\nKept in {output}; train on it with `pprgnn train {shlex.quote(str(output))}`.")
     else:
         typer.echo()
         typer.echo(styled("Nothing was kept; add -o FILE.safetensors to keep the graph.", dim=True))

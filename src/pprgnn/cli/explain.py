@@ -14,6 +14,7 @@ from pprgnn.cli.layout import is_terminal, paragraph, styled, table, width
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
 from pprgnn.cli.tables import READING, takes
 from pprgnn.data.errors import DataError
+from pprgnn.data.wording import counted
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
@@ -169,7 +170,7 @@ def _lines(found: GraphExplanation, dataset: GraphDataset, model: Model) -> list
     for i, layer in enumerate(found.layers):
         bound = layer.truncation_bound
         error = "" if bound is None else f", truncation error at most {bound:.1g} of the input"
-        went = f"layer {layer.layer} looked {layer.depth} hops deep ({layer.status.lower()}{error})"
+        went = f"layer {layer.layer} looked {counted(layer.depth, 'hop')} deep ({layer.status.lower()}{error})"
         lines.append(("depth" if i == 0 else "", went))
     if isinstance(found, NodeExplanation):
         lines += _reach_lines(found)

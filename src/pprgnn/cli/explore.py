@@ -14,6 +14,7 @@ from pprgnn.cli.layout import is_terminal, styled
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, open_data, open_model
 from pprgnn.cli.tables import READING, takes
 from pprgnn.data.errors import DataError
+from pprgnn.data.wording import counted
 from pprgnn.training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _opened(
             _end_line()
             typer.echo(f"{styled('Left out:', error=True, fg='yellow', bold=True)} {problems[-1]}", err=True)
     if not opened:
-        raise TrainingError(f"None of the {len(runs)} runs can be opened; see above.")
+        raise TrainingError("None of these runs can be opened; see above.")
     return opened, problems
 
 
@@ -106,7 +107,8 @@ def _open(
         members = sorted(path.parent.name for path in run.glob("*/config.toml"))
         names = f"{', '.join(members[:3])}{' ...' if len(members) > 3 else ''}"
         raise TrainingError(
-            f"{run} is a study of {len(members)} runs ({names}); name one of them, as {run / members[0]}."
+            f"{run} is a study of {counted(len(members), 'run')} ({names}); name one of them, as "
+            f"{run / members[0]}."
         )
     model = open_model(run)
     _check_system(model.config.model.system)

@@ -6,6 +6,8 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+VALUES = {"int": "N", "float": "X", "path": "FILE"}
+
 
 class Group(TyperGroup):
     """Knows that `--help` is False when it is not given.
@@ -23,6 +25,7 @@ class Group(TyperGroup):
         if command is not None:
             _known(command.get_help_option(ctx))
             for parameter in command.params:
+                _name_values(parameter, ctx)
                 if hasattr(parameter, "_runtime_param") and hasattr(parameter, "type_descriptor"):
                     parameter._runtime_param = _AsTyped()
         return command
@@ -42,6 +45,23 @@ class _AsTyped:
         from typer._coercion import build_runtime_param
 
         return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
+
+
+def _name_values(parameter: Any, ctx: Any) -> None:
+    """In the help, what a value is instead of its type: `--jobs N`, not `--jobs <int range>  [x>=1]`."""
+    if not hasattr(parameter, "display_type"):
+        return  # another version of typer
+    if parameter.param_type_name == "argument":
+        name = parameter.metavar or parameter.name.upper()
+        if parameter.nargs != 1 and "..." not in name:
+            name = f"{name.removesuffix(']')}...{']' * name.endswith(']')}"
+        parameter.metavar = name
+        parameter._usage_display_name = lambda: name
+        parameter.display_type_rich = lambda ctx: None
+    elif parameter.metavar is None and not parameter.is_flag:
+        kind = parameter.display_type(ctx)
+        parameter.metavar = next((name for word, name in VALUES.items() if word in kind), "TEXT")
+    parameter._get_number_range_help_str = lambda: None
 
 
 def _known(option: Any) -> Any:

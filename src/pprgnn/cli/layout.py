@@ -13,6 +13,7 @@ import typer
 
 COLOURS = {
     "ready": "green",
+    "here": "green",
     "ready (inside grakel)": "green",
     "in grakel": "green",
     "ok": "green",

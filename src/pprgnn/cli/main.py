@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pprgnn import __version__
+from pprgnn.cli.data import ABOUT as ABOUT_DATA
 from pprgnn.cli.data import app as data_app
 from pprgnn.cli.doctor import doctor
 from pprgnn.cli.evaluate import evaluate_command
@@ -32,6 +33,10 @@ STOPPED = 130  # what a shell reports for Ctrl-C
 
 class Commands(Group):
     """Ends an expected error with one sentence instead of a traceback."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """First where data come from; typer puts groups last."""
+        return sorted(super().list_commands(ctx), key=lambda name: name != "data")
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -57,13 +62,14 @@ app = typer.Typer(
     cls=Commands,
     name="pprgnn",
     help="Infinite-depth graph neural networks: exact, certified and fast.",
-    epilog="Example: pprgnn train cora",
+    epilog="Example: pprgnn train --edges edges.csv --nodes nodes.csv --target topic; or: pprgnn train cora",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # plain help: half the time, and it can be copied
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(data_app, name="data", short_help=ABOUT_DATA)
 app.command("train", epilog="Example: pprgnn train cora --set model.hidden=32 -o runs/cora")(train_command)
 app.command("evaluate", epilog="Example: pprgnn evaluate runs/cora")(evaluate_command)
 app.command("predict", epilog="Example: pprgnn predict runs/cora -o predictions.csv")(predict_command)
@@ -75,7 +81,6 @@ app.command("reproduce", epilog="Example: pprgnn reproduce graphs --models gcn,g
 app.command("partition", epilog="Example: pprgnn partition com-DBLP --parts 8")(partition_command)
 app.command("models", epilog="Example: pprgnn models gat")(models)
 app.command("doctor", epilog="Example: pprgnn doctor --json")(doctor)
-app.add_typer(data_app, name="data")
 
 
 def _show_version(wanted: bool) -> None:

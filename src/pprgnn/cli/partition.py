@@ -14,6 +14,7 @@ import typer
 from pprgnn.cli.layout import paragraph, styled, width
 from pprgnn.cli.train import config_for
 from pprgnn.cli.training_view import aligned
+from pprgnn.data.wording import counted
 from pprgnn.training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -192,11 +193,12 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
     step = found["prediction"]
     network = step["network"]
     texts = {
-        "graph": f"{found['data']}: {found['num_nodes']:,} nodes, {found['num_entries']:,} entries",
+        "graph": f"{found['data']}: {counted(found['num_nodes'], 'node')}, "
+        f"{counted(found['num_entries'], 'entry', 'entries')}",
         "parts": f"{found['parts']} by {found['method']}, in {found['seconds']:.1f} s",
         "edge cut": f"{found['edge_cut']:,} entries, {found['cut_share']:.1%}",
-        "halo": f"{found['halo_rows']:,} rows of others are read per step, {step['bytes'] / 1e6:.1f} MB at width "
-        f"{step['width']}",
+        "halo": f"{counted(found['halo_rows'], 'row')} of others are read per step, "
+        f"{step['bytes'] / 1e6:.1f} MB at width {step['width']}",
         "balance": f"{found['balance']:.3f}, the most work over the mean",
         "network": f"{network['name']}: {1e6 * network['latency']:.3g} µs per message, "
         f"{network['bandwidth'] / 1e9:.3g} GB/s",

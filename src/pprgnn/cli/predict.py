@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +14,7 @@ import typer
 from pprgnn.cli.layout import is_terminal, paragraph, styled, width
 from pprgnn.cli.saved_run import NewData, NewEdges, RunArgument, open_data, open_model
 from pprgnn.cli.tables import READING, takes
+from pprgnn.data.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from pprgnn.training.few_nodes import Effort
 
 PREVIEW = 5
+DIGITS = 4
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".gz")
 
 
@@ -40,15 +44,31 @@ def predict_command(
         Path | None, typer.Option("--output", "-o", help="Write a .csv, .tsv, .parquet or .xlsx file.")
     ] = None,
     unlabelled: Annotated[bool, typer.Option("--unlabelled", help="Only what has no label yet.")] = False,
+    precision: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Significant digits of probabilities; {DIGITS} by default, all of them in Parquet and JSON.",
+            min=1,
+            max=17,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
     """Predict classes and probabilities.
 
-    For the graph of the run, or for a new one, which the model has never seen.
+    For the graph of the run, or for a new one, which the model has never seen. In a pipe, the rows alone go to the
+    standard output, with tabs between their columns.
     """
     from pprgnn.training.errors import TrainingError
     from pprgnn.training.few_nodes import FewNodes
-    from pprgnn.training.predictions import SUFFIXES, named_rows, predict_table, unlabelled_rows, write_table
+    from pprgnn.training.predictions import (
+        SUFFIXES,
+        named_rows,
+        predict_table,
+        rounded,
+        unlabelled_rows,
+        write_table,
+    )
 
     if output is not None and output.suffix.lower() not in SUFFIXES:
         raise TrainingError(f"The output must end in .csv, .tsv, .parquet or .xlsx, but is {output}.")
@@ -64,26 +84,37 @@ def predict_command(
         rows = named_rows(dataset, ids)
         logits, effort = FewNodes(model, dataset).logits(rows)
         table = predict_table(model, dataset, rows, logits)
+    for_programs = as_json if output is None else output.suffix.lower() == ".parquet"
+    if precision is not None or not for_programs:
+        table = rounded(table, precision or DIGITS)
     if output is not None:
         write_table(table, output)
     if as_json:
         typer.echo(json.dumps(_for_programs(table, output, effort), indent=2))
         return
-    counts = Counter(table.column("prediction").to_pylist())
-    unit = "graphs" if dataset.facts.task == "graph" else "nodes"
-    typer.echo(f"{table.num_rows:,} {unit} of {dataset.facts.name}: ", nl=False)
-    typer.echo(", ".join(f"{count:,} {name or '(none)'}" for name, count in counts.most_common(PREVIEW)))
+    shown = output is None and (effort is not None or not is_terminal())
+    lines = [f"{counted(table.num_rows, dataset.facts.task)} of {dataset.facts.name}: {_by_class(table)}"]
     if model.facts.multi_label:
-        typer.echo(paragraph("labels   ", f"above probability {model.threshold.describe()}", width()))
+        lines.append(paragraph("labels   ", f"above probability {model.threshold.describe()}", width()))
     if effort is not None:
-        for line in _described(effort):
-            typer.echo(line)
+        lines += _described(effort)
     if output is not None:
-        typer.echo(f"Written to {output}.")
-    elif is_terminal() and effort is None:
-        typer.echo(styled("Nothing was written; add -o FILE.csv or -o FILE.parquet.", dim=True))
-    else:
-        _write_lines(table.to_pylist())
+        lines.append(f"Written to {output}.")
+    elif not shown:
+        lines.append(styled("Nothing was written; add -o FILE.csv or -o FILE.parquet.", dim=True))
+    for line in lines:
+        typer.echo(line, err=shown)  # the rows have the standard output for themselves
+    if shown:
+        writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+        writer.writerows([table.column_names, *(row.values() for row in table.to_pylist())])
+
+
+def _by_class(table: pa.Table) -> str:
+    """How many have which class, the most frequent ones first."""
+    counts = Counter(table.column("prediction").to_pylist()).most_common()
+    told = ", ".join(f"{count:,} {name or '(none)'}" for name, count in counts[:PREVIEW])
+    rest = sum(count for _, count in counts[PREVIEW:])
+    return f"{told}, and {rest:,} in {len(counts) - PREVIEW:,} more" if rest else told
 
 
 def _table_and_ids(given: list[str]) -> tuple[Path | None, list[str] | None]:
@@ -127,17 +158,12 @@ def _for_programs(table: pa.Table, output: Path | None, effort: Effort | None) -
 def _described(effort: Effort) -> list[str]:
     """What the answer took, and what is known about it."""
     if not effort.certified:
-        size = f"{effort.all_nodes:,} nodes, {effort.all_edges:,} entries of its matrix"
+        size = f"{counted(effort.all_nodes, 'node')}, {effort.all_edges:,} entries of its matrix"
         whole = f"the whole graph ({size}), {effort.seconds:.2f} s"
         return [paragraph("computed ", f"on {whole}; not on a neighbourhood, because {effort.reason}", width())]
     part = (
-        f"on {effort.nodes:,} of {effort.all_nodes:,} nodes and {effort.edges:,} of {effort.all_edges:,} entries "
-        f"of the matrix, {effort.seconds:.2f} s"
+        f"on {effort.nodes:,} of {counted(effort.all_nodes, 'node')} and "
+        f"{effort.edges:,} of {effort.all_edges:,} entries of the matrix, {effort.seconds:.2f} s"
     )
     proof = f"the asked rows are off by at most {effort.error_bound:.1e} of their input"
     return [f"computed {part}", paragraph("proved   ", proof, width())]
-
-
-def _write_lines(rows: list[dict[str, object]]) -> None:
-    for row in rows:
-        typer.echo("\t".join(str(value) for value in row.values()))

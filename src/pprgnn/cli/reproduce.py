@@ -15,6 +15,7 @@ import typer
 from pprgnn.cli.report import PAGE as HTML
 from pprgnn.cli.report import SWITCH, not_written
 from pprgnn.cli.train import STOPPED
+from pprgnn.data.wording import counted
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.systems import find_system
 
@@ -33,7 +34,7 @@ def reproduce_command(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME",
+            metavar="NAME...",
             help="graphs, ppi, amazon, timing, depth, chains, heterophily, convolutions, ablations, or all of "
             "them; report: only the page.",
         ),
@@ -44,7 +45,7 @@ def reproduce_command(
     data: Annotated[
         list[str] | None, typer.Option(metavar="NAME,NAME", help="Only these data sets. Repeatable.")
     ] = None,
-    protocol: Annotated[str, typer.Option(help="paper, honest or both.")] = "both",
+    protocol: Annotated[str, typer.Option(metavar="NAME", help="paper, honest or both.")] = "both",
     folds: Annotated[int | None, typer.Option(help="Only so many splits.", min=1)] = None,
     seeds: Annotated[int | None, typer.Option(help="So many seeds.", min=1)] = None,
     smoke: Annotated[
@@ -56,13 +57,20 @@ def reproduce_command(
             help="Cells at once, one CPU thread each; by default as many as cores for graphs, otherwise 1.", min=1
         ),
     ] = None,
-    backend: Annotated[str, typer.Option(help="Where: loky (this machine), dask or ray.")] = "loky",
-    address: Annotated[str, typer.Option(help="Of the Dask or Ray cluster.")] = "",
+    backend: Annotated[
+        str, typer.Option(metavar="NAME", help="Where: loky (this machine), dask or ray.")
+    ] = "loky",
+    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Of the Dask or Ray cluster.")] = "",
     plan: Annotated[
         bool, typer.Option("--plan", help="Only tell what would run, and how long it may take.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With --plan: every system and data set of all experiments.")
+    ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Run again what failed.")] = False,
-    results: Annotated[Path | None, typer.Option(help="Folder of the results; results by default.")] = None,
+    results: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Of the results; results by default.")
+    ] = None,
     page: Annotated[Path | None, typer.Option(help="The page; RESULTS.md by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --plan: as JSON, for programs.")] = False,
     html: Annotated[
@@ -97,7 +105,7 @@ def reproduce_command(
 
     jobs = jobs or usual_jobs(cells())
     if plan:
-        _show_plan(cells(), store, jobs, retry, as_json)
+        _show_plan(cells(), store, jobs, retry, as_json, verbose)
     else:
         _run(cells, store, Workers(jobs, backend, address), retry, page, html)
 
@@ -179,7 +187,7 @@ def _run(
     grid: Callable[[], list[Cell]], store: Store, workers: Workers, retry: bool, page: Path, html: bool
 ) -> None:
     """What can run; then what had to wait for settings that this has chosen."""
-    from pprgnn.cli.reproduce_view import counted, view
+    from pprgnn.cli.reproduce_view import view
     from pprgnn.experiments import EXPERIMENTS
     from pprgnn.experiments.plan import Estimates
     from pprgnn.experiments.runner import run_missing
@@ -209,13 +217,13 @@ def _run(
         raise typer.Exit(1)
 
 
-def _show_plan(cells: Sequence[Cell], store: Store, jobs: int, retry: bool, as_json: bool) -> None:
+def _show_plan(cells: Sequence[Cell], store: Store, jobs: int, retry: bool, as_json: bool, verbose: bool) -> None:
     from pprgnn.cli.reproduce_view import plan_lines
     from pprgnn.experiments import EXPERIMENTS
     from pprgnn.experiments.plan import make_plan
 
     found = make_plan(cells, store, EXPERIMENTS, jobs, retry)
-    typer.echo(json.dumps(asdict(found), indent=2) if as_json else "\n".join(plan_lines(found)))
+    typer.echo(json.dumps(asdict(found), indent=2) if as_json else "\n".join(plan_lines(found, verbose)))
 
 
 def _write_page(store: Store, path: Path, html: bool) -> None:

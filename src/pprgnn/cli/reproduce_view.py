@@ -11,8 +11,9 @@ import typer
 
 from pprgnn.cli.layout import is_terminal, paragraph, table, width
 from pprgnn.cli.training_view import clock
+from pprgnn.data.wording import counted
 from pprgnn.experiments.cell import Cell, address_of, label_of
-from pprgnn.experiments.plan import Estimates, Plan
+from pprgnn.experiments.plan import Estimates, Plan, Row
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -124,9 +125,33 @@ def result_text(line: dict[str, Any]) -> str:
     return f"test {line['metric']} {score}, {duration(line['total_seconds'])}"
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """What would run as a table, and in all."""
-    rows = [
+def plan_lines(plan: Plan, verbose: bool = False) -> list[str]:
+    """What would run as a table, and in all; of several experiments a line each, unless ``verbose``."""
+    experiments = list(dict.fromkeys(row.experiment for row in plan.rows))
+    if len(experiments) == 1 or verbose:
+        return [*table(_plan_rows(plan), ("as",), width()), "", *_in_all(plan)]
+    rows = [_in_short(name, [row for row in plan.rows if row.experiment == name]) for name in experiments]
+    more = "Name one experiment, or add --verbose, to see its systems and data."
+    return [*table(rows, (), width()), "", *_in_all(plan), paragraph("", more, width())]
+
+
+def _in_short(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    left = sum(row.cells - row.done for row in rows)
+    unknown = sum(row.without_estimate for row in rows)
+    least = "at least " if unknown else ""
+    seconds = sum(row.seconds for row in rows)
+    return {
+        "experiment": name,
+        "systems": len({row.system for row in rows}),
+        "data sets": len({row.data for row in rows}),
+        "cells": sum(row.cells for row in rows),
+        "done": sum(row.done for row in rows),
+        "time": f"{least}{clock(seconds)}" if seconds else "no estimate" if left else "",
+    }
+
+
+def _plan_rows(plan: Plan) -> list[dict[str, Any]]:
+    return [
         {
             "experiment": row.experiment,
             "system": row.system,
@@ -139,6 +164,9 @@ def plan_lines(plan: Plan) -> list[str]:
         }
         for row in plan.rows
     ]
+
+
+def _in_all(plan: Plan) -> list[str]:
     left = plan.cells - plan.done
     at_once = f" with {plan.jobs} at once" if plan.jobs > 1 else ""
     text = f"{counted(plan.cells, 'cell')}, {plan.done:,} done, {left:,} to run"
@@ -147,15 +175,9 @@ def plan_lines(plan: Plan) -> list[str]:
     if plan.without_estimate:
         text += f"; {counted(plan.without_estimate, 'cell')} without an estimate"
     how = "Times are medians of results that are there: of the same system, data and variant, or of what is named."
-    lines = [*table(rows, ("as",), width()), "", f"{text}."]
-    return [*lines, paragraph("", how, width())] if plan.seconds else lines
+    return [f"{text}.", *([paragraph("", how, width())] if plan.seconds else [])]
 
 
 def duration(seconds: float) -> str:
     """A time as people say it, short ones in seconds."""
     return f"{seconds:.0f} s" if seconds < 60 else clock(seconds)
-
-
-def counted(number: int, word: str) -> str:
-    """`1 cell`, `2 cells`."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or a model's file.")]
 NewEdges = Annotated[Path | None, typer.Option("--edges", help="Edge table of a new graph.")]
 NewNodes = Annotated[Path | None, typer.Option("--nodes", help="Its node table, with the columns as in training.")]
-NewData = Annotated[str | None, typer.Option("--data", help="Other data: a name or a .safetensors file.")]
+NewData = Annotated[
+    str | None, typer.Option("--data", metavar="NAME", help="Other data: a name or a .safetensors file.")
+]
 
 
 def open_model(run: Path) -> Model:

@@ -52,6 +52,15 @@ def predict_table(
     return pa.table(columns)
 
 
+def rounded(table: pa.Table, digits: int) -> pa.Table:
+    """The same with so many significant digits of each probability: for people to read."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            values = [float(f"{value:.{digits}g}") for value in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(values, pa.float64()))
+    return table
+
+
 def unlabelled_rows(dataset: GraphDataset) -> Tensor:
     """Rows whose label is not known; refuses when there are none."""
     if "y" not in dataset._data:
