@@ -83,7 +83,7 @@ def test_a_graph_is_kept(folder):
     done = call(*TABLES, "-o", "deep/er/mine.safetensors")
     assert done.exit_code == 0
     assert done.stdout.endswith(
-        "\nKept in deep/er/mine.safetensors: pprgnn.data.load('deep/er/mine.safetensors') reads it.\n"
+        "\nKept in deep/er/mine.safetensors; train on it with `pprgnn train deep/er/mine.safetensors`.\n"
     )
     dataset = load("deep/er/mine.safetensors")
     assert dataset.node_names == ["ann", "bob", "cleo", "dan", "eve", "fay"]

@@ -192,7 +192,8 @@ def test_the_page_is_made_whatever_happens(folder, monkeypatch):
 # ----------------------------------------------------------------------------------------------- what is selected
 def test_experiments_run_in_their_own_order(no_training, folder):
     call("chains", "depth", "--models", "gcn", "--models", "mlp,pprgnn", "--seeds", 1)
-    done = call("chains", "depth", "--models", "gcn", "--models", "mlp,pprgnn", "--seeds", 1, "--retry", "--plan")
+    wanted = ["chains", "depth", "--models", "gcn", "--models", "mlp,pprgnn", "--seeds", 1]
+    done = call(*wanted, "--retry", "--plan", "--verbose")
     order = [line.split()[0] for line in done.output.splitlines()[1:] if line.startswith(("chains", "depth"))]
     assert order == ["depth"] * 2 + ["chains"] * 3
     lines = [json.loads(line) for line in (folder / "results/depth.jsonl").read_text().splitlines()]
@@ -237,7 +238,7 @@ def test_a_plan_runs_nothing_and_says_where_times_come_from(no_training, folder,
     call("chains", "--models", "gcn", "--seeds", 1)
     monkeypatch.setattr(runner, "run_cell", None)
     before = sorted(folder.rglob("*"))
-    done = call("chains", "depth", "--models", "gcn,mlp", "--plan", "--jobs", 2)
+    done = call("chains", "depth", "--models", "gcn,mlp", "--plan", "--jobs", 2, "--verbose")
     assert done.exit_code == 0, done.output
     rows = [re.split(r"  +", line) for line in done.output.splitlines()]
     assert rows[0] == ["experiment", "system", "data", "cells", "done", "time", "as"]
@@ -245,6 +246,15 @@ def test_a_plan_runs_nothing_and_says_where_times_come_from(no_training, folder,
     assert rows[2] == ["chains", "gcn", "chains", "6", "2", "0:04", "the same variant"]
     assert rows[3] == ["chains", "mlp", "chains", "6", "0", "0:06", "other systems"]
     assert "30 cells, 2 done, 28 to run: about 0:05 with 2 at once; 18 cells without an estimate." in done.output
+    short = call("chains", "depth", "--models", "gcn,mlp", "--plan", "--jobs", 2)
+    lines = [re.split(r"  +", line) for line in short.output.splitlines()]
+    assert lines[0] == ["experiment", "systems", "data sets", "cells", "done", "time"]
+    assert [line[0] for line in lines[1:3]] == ["depth", "chains"]
+    assert lines[2][1:] == ["2", "1", "12", "2", "0:10"]
+    assert lines[4:6] == rows[5:7]  # in all
+    assert "--verbose" in lines[-1][0]
+    alone = call("chains", "--models", "gcn,mlp", "--plan", "--jobs", 2)
+    assert alone.output.splitlines()[1].split()[:2] == ["chains", "gcn"]
     assert sorted(folder.rglob("*")) == before
     found = json.loads(call("chains", "--models", "gcn", "--plan", "--json").output)
     assert (found["cells"], found["done"], found["seconds"]) == (6, 2, 4.0)

@@ -56,14 +56,14 @@ def read(path):
         return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
 
 
-def check(rows, names, teams):
+def check(rows, names, teams, exact=True):
     """Every node once, in its order, with a class and probabilities that belong together."""
     assert [row["id"] for row in rows] == names
     classes = {"red team", "blue, dark", "green"}
     for row in rows:
         shares = {key: float(value) for key, value in row.items() if key.startswith("p(") or key in classes}
         assert len(shares) == 3, row
-        assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
+        assert sum(shares.values()) == pytest.approx(1, abs=1e-5 if exact else 2e-4)  # four digits in text
         likely = max(shares, key=shares.get)
         assert row["prediction"] in likely
     right = sum(row["prediction"] == team for row, team in zip(rows, teams, strict=True))
@@ -77,7 +77,7 @@ def test_predictions_of_the_own_graph(suffix, home):
     done = call("predict", "run", "-o", path)
     assert done.exit_code == 0, done.output
     names, teams = write(home, "", 0, 30)
-    check(read(path), names, teams)
+    check(read(path), names, teams, exact=suffix == ".parquet")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -89,7 +89,7 @@ def test_predictions_of_a_new_graph(kind, home):
     new = ["--edges", f"edges2.{kind}", "--nodes", f"nodes2.{kind}"]
     done = call("predict", "run", *new, "-o", "new.csv")
     assert done.exit_code == 0, done.output
-    check(read(home / "new.csv"), names, teams)
+    check(read(home / "new.csv"), names, teams, exact=False)
     rows = json.loads(call("predict", "run", *new, "--json").output)
     check(rows, names, teams)
 
@@ -157,7 +157,9 @@ def test_labelled_new_data_is_scored(home):
         (["train", "chains", *TABLES], "Expected a data set or --edges, but chains and --edges"),
         (["train", "--resume", "absent"], "must be the folder of a run"),
         (["train", "--resume", "run"], "is finished"),
-        (["train", "--resume", "run", "-s", "lr=1"], "--resume takes all settings"),
+        (["train", "chains", "--resume", "run"], "--resume takes all settings"),
+        (["train", "--resume", "run", "-s", "lr=1"], "Only training.epochs and training.patience may change"),
+        (["train", "--resume", "run", "-s", "epochs=1"], "training.epochs must be above that"),
         (["train", *TABLES, "--folds", "none", "-o", "no"], "--folds must be"),
         (["evaluate", "absent"], "There is no run and no model at absent; check the path."),
         (["evaluate", "data"], "data"),

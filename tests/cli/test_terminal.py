@@ -227,6 +227,8 @@ def test_into_a_pipe(tmp_path):
     assert re.search(r"^epoch 30/30  .*  done$", train, re.M)
     assert re.search(r"^val +\d", evaluate, re.M)
     assert len(predict.splitlines()) == 61
+    assert predict.startswith("graph\tid\tlabel\tprediction\tprobability\t")
     assert len(re.findall(r"^trial \d  val accuracy", tune, re.M)) == 2
-    assert done.stderr.startswith("Error: 'absent' is neither a recipe")
-    assert done.stderr.count("\n") == 1
+    said, error = done.stderr.splitlines()
+    assert re.fullmatch(r"60 nodes of chains: \d+ as \d, \d+ as \d", said)
+    assert error.startswith("Error: 'absent' is neither a recipe")

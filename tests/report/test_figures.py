@@ -9,6 +9,7 @@ import pytest
 matplotlib = pytest.importorskip("matplotlib")
 
 from pprgnn.report import svg  # noqa: E402
+from pprgnn.report.answer import layers  # noqa: E402
 from pprgnn.report.certificate import convergence, truncation  # noqa: E402
 from pprgnn.report.classes import EACH_END, classes  # noqa: E402
 from pprgnn.report.cost import cost  # noqa: E402
@@ -176,12 +177,36 @@ def test_runs_from_before_the_norm_was_kept_say_so(subject, undrawn):
 
 def test_the_result_stands_beside_others(subject, undrawn):
     shown = against_others([subject])
-    assert (
-        "83.2 % accuracy on the test part; +12.0 points to the best baseline measured here, label prop"
-        in shown.reading
-    )
-    assert "+1.7 points to the best figure quoted, GCN in its paper (81.5 ± 0.5 %)" in shown.reading
+    best = "the best other figure, GCN in its paper (81.5 ± 0.5 %), which is quoted"
+    assert f"83.2 % accuracy on the test part; +1.7 points to {best}; +12.0 points to" in shown.reading
+    assert "+12.0 points to the best measured here, label propagation (71.2 %)." in shown.reading
     assert shown.table.rows[0][0] == "PPRGNN (this run)"  # the best is on top
+
+
+def test_another_run_on_the_page_counts_as_a_baseline(subject, tmp_path, undrawn):
+    measured = made_up.bare(baselines=made_up.BASELINES[:2])
+    folders = [
+        made_up.make_run(tmp_path / name, found=measured, told=made_up.summary(score))
+        for name, score in (("ours", 0.7), ("gcn", 0.8))
+    ]
+    shown = against_others(open_subjects(folders, 1.0, print))
+    assert shown.reading == (
+        "ours: 70.0 % accuracy on the test part; −10.0 points to the best other figure, gcn (80.0 %)."
+    )
+
+
+def test_a_bound_of_all_and_more_is_none(subject, undrawn):
+    (layer,) = subject.measured.truncation
+    loose = replace(layer, bound=[1.7] * len(layer.terms))
+    reading = truncation([measuring(subject, truncation=[loose])])[0].reading
+    assert reading.endswith("were left out; there is no useful bound for B.")
+    assert "170" not in reading
+    (layer,) = subject.measured.convergence
+    loose = replace(layer, certificate=[25.0] * len(layer.depths))
+    assert "proves nothing there yet" in convergence([measuring(subject, convergence=[loose])])[0].reading
+    told = made_up.summary(layers=[made_up.layer() | {"truncation_bound": 3.0}])
+    (row,) = layers([replace(subject, detail=told)])[0].table.rows
+    assert row[3] == "no useful bound"
 
 
 def test_every_run_of_a_study_is_a_point(study):

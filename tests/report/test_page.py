@@ -188,7 +188,7 @@ def test_runs_stand_side_by_side_with_their_differences(several):
     assert "Comparison of 3 runs" in text
     assert re.search(r"gcn\s*GCN\s*Cora\s*79.2 %\s*81.2 %\s*−2.0", text)
     assert re.search(r"model.hidden\s*64\s*16\s*64", text)
-    assert "training.seed" not in text.partition("Settings that differ")[2].partition("Result")[0]
+    assert "training.seed" not in text.partition("Settings that differ")[2].partition("How good it is")[0]
     assert "gcn: GCN has no layer of infinite depth" in text
     assert "Depth 14 was chosen" in text
 

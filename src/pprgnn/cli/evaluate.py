@@ -58,10 +58,12 @@ def evaluate_command(
         return
     from pprgnn.cli.training_view import layer_table, remarks, score_table
 
-    for line in (*score_table(summary), "", *(layer_table(layers) if layers else ()), "", *remarks(summary)):
+    for line in (*score_table(summary), "", *remarks(summary)):
         typer.echo(line)
     if note:
-        typer.echo(paragraph("\nnote     ", note, width()))
+        typer.echo(paragraph("note     ", note, width()))
+    for line in ("", *layer_table(layers)) if layers else ():
+        typer.echo(line)
 
 
 def _labelled(dataset: Any) -> Any:

@@ -170,6 +170,8 @@ def _lines(found: GraphExplanation, dataset: GraphDataset, model: Model) -> list
     for i, layer in enumerate(found.layers):
         bound = layer.truncation_bound
         error = "" if bound is None else f", truncation error at most {bound:.1g} of the input"
+        if bound is not None and bound >= 1:
+            error = ", no useful bound of the truncation error"
         went = f"layer {layer.layer} looked {counted(layer.depth, 'hop')} deep ({layer.status.lower()}{error})"
         lines.append(("depth" if i == 0 else "", went))
     if isinstance(found, NodeExplanation):
@@ -233,7 +235,8 @@ def _truncation_lines(found: GraphExplanation) -> list[tuple[str, str]]:
     lines = []
     for layer in found.layers:
         if layer.terms <= layer.depth:
-            bound = "not bounded" if layer.left_out is None else f"at most {layer.left_out:.2g} of it"
+            useful = layer.left_out is not None and layer.left_out < 1
+            bound = f"at most {layer.left_out:.2g} of it" if useful else "no useful bound"
             lines.append(
                 f"memory allows {layer.terms} of {layer.depth + 1} terms of the gradient of layer {layer.layer}: "
                 f"influence over longer ways is missing ({bound}, relative to the gradient that comes in)"

@@ -112,7 +112,7 @@ def predict_command(
 def _by_class(table: pa.Table) -> str:
     """How many have which class, the most frequent ones first."""
     counts = Counter(table.column("prediction").to_pylist()).most_common()
-    told = ", ".join(f"{count:,} {name or '(none)'}" for name, count in counts[:PREVIEW])
+    told = ", ".join(f"{count:,} as {name or '(none)'}" for name, count in counts[:PREVIEW])
     rest = sum(count for _, count in counts[PREVIEW:])
     return f"{told}, and {rest:,} in {len(counts) - PREVIEW:,} more" if rest else told
 

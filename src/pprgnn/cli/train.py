@@ -369,9 +369,8 @@ def _show(summary: dict[str, Any]) -> None:
     from pprgnn.cli.training_view import clock, layer_table, remarks, score_table
 
     typer.echo()
-    for line in (*score_table(summary), "", *(layer_table(summary["layers"]) if summary["layers"] else ())):
+    for line in (*score_table(summary), ""):
         typer.echo(line)
-    typer.echo()
     who = "the test part" if summary["test_chose_the_epoch"] else "validation"
     chosen = f"epoch {summary['best_epoch']} of {summary['epochs']}, chosen by {who}"
     if "chosen" in summary:  # graph kernels and label propagation have no epochs
@@ -384,6 +383,8 @@ def _show(summary: dict[str, Any]) -> None:
         typer.echo(paragraph(f"{label:<9}", text, width()))
     if summary["note"]:
         typer.echo(paragraph(f"{'note':<9}", summary["note"], width()))
+    for line in ("", *layer_table(summary["layers"]), "") if summary["layers"] else ():
+        typer.echo(line)
     if summary["finished"]:
         typer.echo(styled(f"`pprgnn predict {summary['folder']} -o predictions.csv` uses it.", dim=True))
 

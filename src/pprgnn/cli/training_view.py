@@ -162,18 +162,19 @@ def describe(training: Training) -> list[str]:
     """A few lines about what will be trained on what."""
     from pprgnn.training.evaluation import rare_class
     from pprgnn.training.metrics import ROC_AUC
+    from pprgnn.training.systems import find_system
 
     dataset, split, settings = training.dataset, training.split, training.settings
     parts = ", ".join(f"{len(getattr(split, part)):,} {part}" for part in ("train", "val", "test"))
     rule = split.description.partition(";")[0].removesuffix(".")  # what follows from it is said elsewhere
-    network = type(training.network).__name__
+    model = find_system(training.config.model.system).title
     together = getattr(training, "together", None)  # graph kernels are fitted alone
     alone = sum(p.numel() for p in training.network.parameters())
     parameters = alone if together is None else together.parameters
     lines = [
         ("data", f"{f'{dataset!r}'[len('GraphDataset(') : -1]}, {counted(dataset.num_edges, 'edge')}"),
         ("split", f"{split.protocol}: {parts} {noun(len(split.test), split.unit)}. {rule}"),
-        ("model", f"{network}, {counted(parameters, 'parameter')}, {training.device}"),
+        ("model", f"{model}, {counted(parameters, 'parameter')}, {training.device}"),
         (
             "training",
             f"{counted(settings.epochs, 'epoch')}, patience {settings.patience or '–'}, seed {settings.seed}",
@@ -230,7 +231,9 @@ def layer_table(layers: Sequence[Mapping[str, Any]]) -> list[str]:
     rows = [["layer", "depth", "error", "‖W‖₂", "eps", "what is known"]]
     for each in layers:
         known = (each.get(name) for name in ("truncation_bound", "measured_error", "estimated_error"))
-        error = next((f"{value:.1e}" for value in known if value is not None), "–")
+        error = next(
+            (f"{value:.1e}" if value < 1 else "no useful bound" for value in known if value is not None), "–"
+        )
         numbers = [f"{each['weight_norm']:.3g}", f"{each['eps']:.3g}"]
         rows.append([each["layer"], str(each["depth"]), error, *numbers, each["status"].lower()])
     return aligned(rows)

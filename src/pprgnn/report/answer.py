@@ -1,13 +1,16 @@
-"""The opening of the page: the result, who chose it, how deep it looks, what to beware of."""
+"""The opening of the page: the result, who chose it, what to beware of; and, further down, each layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pprgnn.report.shown import Table
+from pprgnn.report.measured.results import Missing
+from pprgnn.report.shown import Shown, Table
 from pprgnn.report.subject import Subject
-from pprgnn.report.wording import UNKNOWN, counted, duration, listed, number, percent, points, scored
+from pprgnn.report.wording import UNKNOWN, bound, counted, cut, duration, listed, number, percent, points, scored
+from pprgnn.training.metrics import ACCURACY
 from pprgnn.training.trivial import TRIVIAL, cautions
 
 KNOWN = {
@@ -21,6 +24,13 @@ KNOWN = {
     "CAPPED": "the cap was reached before the tolerance",
     "NOT_FINITE": "the state overflowed",
 }
+
+
+HOW = (
+    "Errors are relative to what goes into the layer. ‖W‖₂ is the largest singular value of the weights, ε the "
+    "rate at which a message fades."
+)
+NAMED = 6  # classes that are named, of many
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class Answer:
         facts: Size, time, protocol.
         warnings: What to beware of.
         note: What is special about the data.
-        scores, layers: All scores; each layer's depth and what is known about it.
+        scores: All of them.
         look: Its colour among several.
     """
 
@@ -55,7 +65,6 @@ class Answer:
     warnings: Sequence[str]
     note: str
     scores: Table
-    layers: Table | None
     look: int
 
 
@@ -86,9 +95,39 @@ def answer(subject: Subject) -> Answer:
         warnings,
         str(subject.summary.get("note") or ""),
         _scores(subject),
-        _layers(subject),
         subject.look,
     )
+
+
+def in_short(subject: Subject, shown: Mapping[str, Shown]) -> list[str]:
+    """What one asks first, in sentences: what is predicted, how good that is, for which classes, and how sure."""
+    figures = ("others", f"classes-{subject.look + 1}", f"confusion-{subject.look + 1}")
+    readings = [shown[name].reading for name in figures if name in shown]
+    return [text for text in (_predicted(subject), *readings, _sure(subject)) if text]
+
+
+def _predicted(subject: Subject) -> str:
+    counts: Mapping[str, int] = subject.detail.get("predicted") or {}
+    found = subject.measured.classes
+    names = list(counts) if isinstance(found, Missing) else list(found.names)
+    if not names:
+        return ""
+    what = "any number of" if subject.detail.get("threshold") else "one of"
+    some = listed([cut(name) for name in names] if len(names) <= NAMED else [*map(cut, names[:NAMED]), "others"])
+    text = f"It predicts {what} {counted(len(names), 'class', 'classes')} ({some})"
+    most = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])[:3]
+    often = listed([f"{cut(name)} ({counts[name]:,})" for name in most])
+    return f"{text}; on the test part most often {often}." if often else f"{text}."
+
+
+def _sure(subject: Subject) -> str:
+    """How far chance alone may move the score: two standard errors of a share."""
+    mean, _ = subject.score("test")
+    count = sum((subject.detail.get("predicted") or {}).values())
+    if subject.is_study or subject.metric != ACCURACY or mean is None or not count:
+        return ""
+    width = 200 * math.sqrt(mean * (1 - mean) / count)
+    return f"How sure: with {count:,} test labels, chance alone moves such a score by about ±{width:.1f} points."
 
 
 def detail_name(subject: Subject) -> str:
@@ -148,19 +187,32 @@ def _told(subject: Subject) -> str:
     return " ".join(sentences)
 
 
-def _layers(subject: Subject) -> Table | None:
-    layers = subject.detail["layers"]
-    if not layers:
-        return None
+def layers(subjects: Sequence[Subject]) -> list[Shown]:
+    """Each layer's depth and what is known about it."""
+    title, shown = "Depth and error of each layer", []
+    for each in subjects:
+        after = f": {each.name}" if len(subjects) > 1 else ""
+        name = f"layers-{each.look + 1}"
+        if each.detail["layers"]:
+            deep = listed([f"{one['layer']} {counted(one['depth'], 'hop')}" for one in each.detail["layers"]])
+            reading = f"For the scores, {deep} deep."
+            shown.append(Shown(name, title + after, reading=reading, how=HOW, table=_layers(each), wide=True))
+        else:
+            reason = f"No layer of infinite depth: {each.system} looks as far as it has layers."
+            shown.append(Shown(name, title + after, missing=reason))
+    return shown
+
+
+def _layers(subject: Subject) -> Table:
     rows = []
-    for each in layers:
+    for each in subject.detail["layers"]:
         error = next((each[key] for key in ("measured_error", "estimated_error") if each[key] is not None), None)
         rows.append(
             [
                 each["layer"],
                 str(each["depth"]),
                 number(error),
-                number(each.get("truncation_bound")),
+                bound(each.get("truncation_bound")),
                 number(each.get("rounding_error")),
                 number(each["weight_norm"]),
                 number(each["eps"]),

@@ -9,7 +9,7 @@ from pprgnn.report.measured.results import Convergence, Missing, Truncation
 from pprgnn.report.plot import DOTTED, Line, Place, Plot
 from pprgnn.report.shown import Shown
 from pprgnn.report.subject import Subject
-from pprgnn.report.wording import counted, known, number, part, percent, small
+from pprgnn.report.wording import counted, number, part, percent, small
 
 FLOOR = 1e-12
 TITLE = "Error against depth, and what is proved"
@@ -84,7 +84,7 @@ def _reading(layer: Convergence) -> str:
     if error is None:
         return f"{text}; it lies beyond the depths that were measured."
     seen = "only rounding is left" if error <= layer.rounding else f"its measured error is {small(error)}"
-    if proved is not None and known(proved):
+    if proved is not None and proved < 1:
         return f"{text}; {seen}, and {small(proved)} is proved by the product of the step bounds alone."
     return f"{text}; {seen}; the product of the step bounds proves nothing there yet."
 
@@ -137,7 +137,8 @@ def _truncated(layer: Truncation, name: str, title: str) -> Shown:
         reading = f"{counted(layer.used, 'term')} trained this model, which is beyond those that were measured."
     else:
         b, weight, bound = at[layer.used]
-        proved = f"at most {percent(bound)} is proved for B" if bound is not None else "no finite bound is known"
+        useful = bound is not None and bound < 1
+        proved = f"at most {percent(bound)} is proved for B" if useful else "there is no useful bound for B"
         reading = (
             f"{counted(layer.used, 'term')} trained this model: {part(b)} of the gradient of B and "
             f"{part(weight)} of that of W were left out; {proved}."

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pprgnn
-from pprgnn.report.answer import answer, not_comparable, side_by_side
+from pprgnn.report.answer import answer, in_short, layers, not_comparable, side_by_side
 from pprgnn.report.certificate import convergence, truncation
 from pprgnn.report.classes import classes
 from pprgnn.report.cost import cost
@@ -42,19 +42,17 @@ DISTANCE = (
 
 def sections(subjects: Sequence[Subject]) -> list[Section]:
     """All figures, in the order in which one asks."""
+    curves = training_curves(subjects)
+    about_weights = [each for each in curves if each.name in ("weights", "eps")]
+    proof = [*convergence(subjects), *layers(subjects), depth_over_epochs(subjects), *truncation(subjects)]
     parts: list[tuple[str, str, str, list[Shown]]] = [
-        ("result", "Result", "", [against_others(subjects), *folds(subjects)]),
-        ("training", "Training", "", training_curves(subjects)),
-        (
-            "depth",
-            "Depth and its proof",
-            CERTIFICATE,
-            [*convergence(subjects), depth_over_epochs(subjects), *truncation(subjects)],
-        ),
+        ("result", "How good it is", "", [against_others(subjects), *folds(subjects)]),
+        ("classes", "Class by class", "", classes(subjects)),
+        ("training", "How training went", "", [each for each in curves if each not in about_weights]),
         ("distance", "How far it sees", DISTANCE, [*reach(subjects), *decay(subjects), *smoothing(subjects)]),
         ("features", "Features", "", features(subjects)),
+        ("depth", "Depth and its proof", CERTIFICATE, [*proof, *about_weights]),
         ("cost", "What it costs", "", cost(subjects)),
-        ("classes", "Classes", "", classes(subjects)),
     ]
     return [Section(name, title, lead, _absent_last(shown)) for name, title, lead, shown in parts]
 
@@ -80,14 +78,17 @@ def render(subjects: Sequence[Subject], path: Path) -> str:
         if several
         else f"{subjects[0].system} on {subjects[0].summary['data']}"
     )
+    parts = sections(subjects)
+    shown = {each.name: each for part in parts for each in part.figures}
     return fill(
         "report.html.j2",
         title=title,
+        short=[] if several else in_short(subjects[0], shown),
         several=several,
         answers=[answer(each) for each in subjects],
         compared=side_by_side(subjects) if several else None,
         not_comparable=not_comparable(subjects) if several else [],
-        sections=sections(subjects),
+        sections=parts,
         commands=commands(subjects, path),
         differing=settings_table(subjects, only_different=True) if several else None,
         settings=settings_table(subjects),

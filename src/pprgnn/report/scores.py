@@ -33,7 +33,7 @@ class Row:
 
 def against_others(subjects: Sequence[Subject]) -> Shown:
     """The score beside baselines measured here, and figures from papers."""
-    title, metric = "Beside baselines and the paper", subjects[0].metric
+    title, metric = "Beside simple baselines and the paper", subjects[0].metric
     rows = _rows(subjects)
     if not rows:
         return Shown("others", title, missing=f"The {metric} of the test part is not defined.")
@@ -81,16 +81,23 @@ def _rows(subjects: Sequence[Subject]) -> list[Row]:
 
 
 def _beside(subjects: Sequence[Subject], rows: Sequence[Row]) -> str:
-    ours = max((row for row in rows if row.kind == "ours"), key=lambda row: row.value)
-    best = f"{ours.name}: " if len(subjects) > 1 else ""
-    text = f"{best}{scored(ours.value, ours.spread)} {subjects[0].metric} on the test part"
-    for kind, says in (("measured", "the best baseline measured here"), ("quoted", "the best figure quoted")):
-        others = [row for row in rows if row.kind == kind]
-        if others:
-            top = max(others, key=lambda row: row.value)
-            ahead = points(ours.value - top.value)
-            text += f"; {ahead} points to {says}, {top.name} ({scored(top.value, top.spread)})"
+    ours, *others = rows
+    first = f"{ours.name}: " if len(subjects) > 1 else ""
+    text = f"{first}{scored(ours.value, ours.spread)} {subjects[0].metric} on the test part"
+    best = max(others, key=lambda row: row.value, default=None)
+    if best is None:
+        return f"{text}."
+    text += f"; {_to(ours, best, 'the best other figure')}"
+    here = [row for row in others if row.kind != "quoted"]
+    if best.kind == "quoted" and here:
+        text += f", which is quoted; {_to(ours, max(here, key=lambda row: row.value), 'the best measured here')}"
     return f"{text}."
+
+
+def _to(ours: Row, other: Row, says: str) -> str:
+    return (
+        f"{points(ours.value - other.value)} points to {says}, {other.name} ({scored(other.value, other.spread)})"
+    )
 
 
 def _dots(figure: Figure, rows: Sequence[Row], metric: str) -> None:

@@ -26,6 +26,11 @@ def part(share: float) -> str:
     return "less than 0.1 %" if 0 < share < 5e-4 else percent(share)
 
 
+def bound(share: float | None) -> str:
+    """What is proved about an error relative to what it is an error of: 100 % or more says nothing."""
+    return "no useful bound" if share is not None and share >= 1 else number(share)
+
+
 def points(difference: float, digits: int = 1) -> str:
     """A difference of shares in percentage points, with its sign."""
     rounded = round(100 * difference, digits)
