@@ -1,6 +1,7 @@
 """The command itself: help, version, start-up, and how errors end it."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -73,6 +74,34 @@ def test_every_help_has_an_example(command):
     shown = CliRunner().invoke(main.app, [*command.split(), "--help"])
     assert shown.exit_code == 0
     assert f"Example: pprgnn {command}".strip() in shown.output
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "report", "explore"])
+def test_help_names_values_not_types(command):
+    shown = CliRunner().invoke(main.app, [*command.split(), "--help"]).output
+    assert not re.search(r"<[a-z]+|x>=|\{[A-Z]|\[\[", shown), shown
+
+
+def test_the_own_tables_come_first():
+    shown = CliRunner().invoke(main.app, ["--help"]).output
+    commands = shown.partition("Commands:\n")[2].splitlines()
+    assert commands[0].split(maxsplit=1) == [
+        "data",
+        "Your own tables and known data sets: import, list, fetch, check",
+    ]
+    inside = CliRunner().invoke(main.app, ["data", "--help"]).output.partition("Commands:\n")[2]
+    assert inside.split()[0] == "import"
+
+
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_the_number_of_jobs_has_one_name_and_a_hidden_old_one(command):
+    shown = CliRunner().invoke(main.app, [command, "--help"]).output
+    assert "--jobs N" in shown
+    assert "--workers" not in shown
+    for option in ("--jobs", "--workers"):
+        done = CliRunner().invoke(main.app, [command, "chains", option, "0"])
+        assert done.exit_code == 2
+        assert "greater than or equal to 1" in done.stderr
 
 
 @pytest.mark.parametrize("command", QUICK, ids=" ".join)

@@ -201,6 +201,7 @@ def test_a_bound_of_all_and_more_is_none(subject, undrawn):
     reading = truncation([measuring(subject, truncation=[loose])])[0].reading
     assert reading.endswith("were left out; there is no useful bound for B.")
     assert "170" not in reading
+    assert {row[-1] for row in truncation([measuring(subject, truncation=[loose])])[0].table.rows} == {"–"}
     (layer,) = subject.measured.convergence
     loose = replace(layer, certificate=[25.0] * len(layer.depths))
     assert "proves nothing there yet" in convergence([measuring(subject, convergence=[loose])])[0].reading

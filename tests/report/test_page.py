@@ -105,6 +105,28 @@ def test_it_is_whole_and_needs_nothing_else(home, name):
     assert text.count("<script>") == 1
 
 
+def test_the_first_view_has_answers_and_no_jargon(tmp_path):
+    told = made_up.summary(predicted=dict.fromkeys(made_up.STATES, 100), trivial={"majority": {"accuracy": 0.3}})
+    found = made_up.bare(classes=made_up.class_scores(), baselines=made_up.BASELINES)
+    text = Page(bare_page(tmp_path, found=found, told=told)).text
+    first, order = text.partition("Beside simple baselines")[0], []
+    for says in (
+        "83.2 %test accuracy",
+        "It predicts one of 7 classes (Case_Based,",
+        "points to the best other figure, GCN in its paper",
+        "“Probabilistic” is found best",
+        "The largest confusion:",
+        "How sure: with 700 test labels, chance alone moves such a score by about ±2.8 points.",
+        "majority",
+    ):
+        assert says in first, says
+        order.append(first.index(says))
+    assert order == sorted(order)
+    for jargon in ("NodeNet", "convs.0", "‖W‖", "ε"):
+        assert jargon not in first
+    assert "convs.0" in text.partition("Depth and error of each layer")[2]  # nothing is lost
+
+
 def test_every_drawing_is_well_formed_and_can_be_heard(one):
     drawings = re.findall(r"<svg.*?</svg>", one, re.DOTALL)
     assert len(drawings) > 15
@@ -116,7 +138,7 @@ def test_it_opens_with_the_answer(one):
     text = Page(one).text
     for words in (
         "PPRGNN on Cora",
-        "83.2 % test accuracy",
+        "83.2 %test accuracy",
         "honest protocol",
         "The validation part chose epoch 30 of 40.",
         "convs.0 14 4·10⁻⁶ 5·10⁻⁶ 2·10⁻⁷ 1.2 0.25 measured against a deeper pass, and proved in exact arithmetic",

@@ -64,6 +64,29 @@ def test_it_fits_and_asks_nobody(opened, width, scheme):
     assert page.locator(".slim").first.is_visible() is (width <= 640)
 
 
+WIDER = """() => [...document.querySelectorAll('.scroll')].map(box => {
+  const [style, edge] = [getComputedStyle(box), box.getBoundingClientRect().right];
+  const fits = edge <= document.documentElement.clientWidth;
+  const shadow = style.backgroundAttachment.includes('local');
+  return [fits, box.scrollWidth > box.clientWidth, style.overflowX === 'auto' && shadow && box.tabIndex === 0];
+})"""
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_tables_scroll_in_their_own_box(browser, tmp_path, width):
+    found = made_up.bare(classes=made_up.class_scores(), baselines=made_up.BASELINES)
+    runs = [made_up.make_run(tmp_path / f"a-run-with-a-long-name-{i}", found=found) for i in range(6)]
+    path = write_report(runs, tmp_path / "page.html")
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto(path.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    boxes = page.evaluate(WIDER)
+    page.close()
+    assert all(fits for fits, _, _ in boxes)
+    assert any(wider for _, wider, _ in boxes)
+    assert all(scrolls for _, wider, scrolls in boxes if wider)  # and a shadow says that there is more
+
+
 def test_drawings_follow_the_theme_and_the_button_changes_it(opened):
     stroke = "getComputedStyle(document.querySelector('.broad svg text')).fill"
     page = opened(1280, "light")

@@ -8,8 +8,8 @@ from sklearn import metrics as sk
 
 from pprgnn.training.metrics import METRICS
 from pprgnn.training.train import train
-from pprgnn.training.trivial import TRIVIAL, prior_logits, trivial_levels
-from tests.training.small_data import divided, one_graph, quick
+from pprgnn.training.trivial import TRIVIAL, cautions, prior_logits, trivial_levels
+from tests.training.small_data import divided, is_sentence, one_graph, quick
 
 MAIN = ["accuracy", "micro-F1", "macro-F1", "ROC AUC"]
 
@@ -18,8 +18,8 @@ def test_the_majority_of_the_training_part():
     prior = prior_logits(torch.tensor([2, 0, 2, 1, 2, 0]), 4)
     assert prior[2] > prior[0] > prior[1] > prior[3]
     found = trivial_levels(prior, torch.tensor([0, 2, 2, 1]), False, MAIN)
-    # class 2: two of four predictions are right, and both that there are found: F1 = 4 / (2 + 4)
-    assert found == {"majority": {"accuracy": 0.5, "micro-F1": 0.5, "macro-F1": 4 / 6 / 4, "ROC AUC": 0.5}}
+    # class 2: two of four predictions are right, and both that there are found: F1 = 4 / (2 + 4), of 3 classes
+    assert found == {"majority": {"accuracy": 0.5, "micro-F1": 0.5, "macro-F1": 4 / 6 / 3, "ROC AUC": 0.5}}
 
 
 def test_several_labels_by_hand():
@@ -82,3 +82,28 @@ def test_every_run_tells_them_of_its_own_test_part(several):
     if not several:
         common = int(y[split.train].mode().values)
         assert found["majority"]["accuracy"] == float((y[split.test] == common).float().mean())
+
+
+def told(accuracy, predicted, majority=0.5, **more):
+    scores = {"train": {"accuracy": 1.0}, "test": {"accuracy": accuracy}}
+    levels = {"majority": {"accuracy": majority}}
+    return {"metric": "accuracy", "scores": scores, "predicted": predicted, "trivial": levels, **more}
+
+
+def test_a_model_that_always_says_the_same_is_cautioned_against():
+    assert cautions(told(0.8, {"a": 3, "b": 2})) == []
+    (same,) = cautions(told(0.5, {"a": 5, "b": 0}))
+    assert "Everything in the test part is predicted to be 'a'; try class_weights=balanced" in same
+    (worse,) = cautions(told(0.3, {"a": 3, "b": 2}))
+    assert "The test accuracy (30.0%) is below the 50.0% of looking at nothing (majority)" in worse
+    assert all(map(is_sentence, (same, worse)))
+    assert cautions(told(0.5, {"a": 5, "b": 0}, threshold={"told": "0.5"})) == []  # of several labels
+    assert cautions(told(0.5, None, math.nan)) == []
+
+
+def test_every_run_tells_what_it_predicts():
+    dataset = one_graph()
+    trained = train(quick("epochs=2"), dataset=dataset, split=divided(dataset))
+    rows = trained.model.logits(dataset)[divided(dataset).test].argmax(1)
+    counts = torch.bincount(rows, minlength=3).tolist()
+    assert trained.summary["predicted"] == dict(zip(dataset.facts.class_names, counts, strict=True))

@@ -30,7 +30,7 @@ HOW = (
     "Errors are relative to what goes into the layer. ‖W‖₂ is the largest singular value of the weights, ε the "
     "rate at which a message fades."
 )
-NAMED = 6  # classes that are named, of many
+NAMED = 8  # classes that are named, of many
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ def layers(subjects: Sequence[Subject]) -> list[Shown]:
         after = f": {each.name}" if len(subjects) > 1 else ""
         name = f"layers-{each.look + 1}"
         if each.detail["layers"]:
-            deep = listed([f"{one['layer']} {counted(one['depth'], 'hop')}" for one in each.detail["layers"]])
-            reading = f"For the scores, {deep} deep."
+            deep = [f"{one['layer']} looked {counted(one['depth'], 'hop')} deep" for one in each.detail["layers"]]
+            reading = f"For the scores, {listed(deep)}."
             shown.append(Shown(name, title + after, reading=reading, how=HOW, table=_layers(each), wide=True))
         else:
             reason = f"No layer of infinite depth: {each.system} looks as far as it has layers."

@@ -38,7 +38,7 @@ def _one(layer: Convergence, place: int, count: int) -> Shown:
     depths = [float(depth) for depth in layer.depths]
     lines = [
         Line("measured error", depths, layer.errors, 0, strong=True, marked=len(depths) <= 40),
-        Line("certificate (proved)", depths, layer.certificate, 1, marked=False),
+        Line("certificate (proved)", depths, _useful(layer.certificate), 1, marked=False),
         Line("the paper's estimate (no bound)", depths, layer.influence, 2, dash=DOTTED, marked=False),
     ]
     at = _at(layer, layer.errors)
@@ -63,6 +63,11 @@ def _one(layer: Convergence, place: int, count: int) -> Shown:
     )
     drawn = plot.both(name, reading) if wide else {"svg": plot.svg(name, reading)}
     return Shown(name, title, reading=reading, how=how, table=plot.table("depths"), **drawn)
+
+
+def _useful(bounds: Sequence[float | None]) -> list[float | None]:
+    """Those that prove something: an error of 100 % is no news."""
+    return [each if each is not None and each < 1 else None for each in bounds]
 
 
 def _seen_until(layer: Convergence, floor: float) -> float:
@@ -96,7 +101,14 @@ def _compared(found: Sequence[tuple[Subject, Sequence[Convergence]]]) -> Shown:
         depths = [float(depth) for depth in layer.depths]
         lines += [
             Line(subject.name, depths, layer.errors, subject.look, strong=True, marked=False),
-            Line(f"{subject.name}, proved", depths, layer.certificate, subject.look, dash=DOTTED, marked=False),
+            Line(
+                f"{subject.name}, proved",
+                depths,
+                _useful(layer.certificate),
+                subject.look,
+                dash=DOTTED,
+                marked=False,
+            ),
         ]
         readings.append(f"{subject.name}: {_reading(layer)}")
     plot = Plot(lines, "depth k, hops", "error relative to ‖B‖", log_y=True, floor=FLOOR)
@@ -126,7 +138,7 @@ def _truncated(layer: Truncation, name: str, title: str) -> Shown:
     lines = [
         Line("of B", terms, layer.error_b, 0, strong=True),
         Line("of W", terms, layer.error_weight, 1),
-        Line("bound for B (proved)", terms, layer.bound, 2, dash=DOTTED, marked=False),
+        Line("bound for B (proved)", terms, _useful(layer.bound), 2, dash=DOTTED, marked=False),
     ]
     places = [] if layer.used is None else [Place(f"used: {layer.used}", x=float(layer.used))]
     plot = Plot(lines, "terms N", "error relative to all terms", places, log_y=True, floor=1e-9)
