@@ -14,7 +14,15 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.batches import Batches
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.metrics import ORACLE_MICRO_F1, ROC_AUC, Meter, best_threshold, default_metrics, scores
+from pprgnn.training.metrics import (
+    ORACLE_MICRO_F1,
+    ROC_AUC,
+    Meter,
+    best_threshold,
+    default_metrics,
+    predicted_classes,
+    scores,
+)
 from pprgnn.training.model import Model, graphs_per_pass
 from pprgnn.training.objective import Objective, pooled_loss
 from pprgnn.training.thresholds import Rule
@@ -53,7 +61,7 @@ def evaluate(
             meter = Meter(multi_label=model.facts.multi_label, metrics=metrics, team=team)
             meter.add(found, wanted, loss, count)
             result[part] = meter.scores(model.threshold)
-            predicted[part] = dict(zip(model.facts.class_names, meter.predicted(model.threshold), strict=True))
+            predicted[part] = predicted_classes(found, wanted, model.facts, team, model.threshold)
     return result, layers, predicted
 
 

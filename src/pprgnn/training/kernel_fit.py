@@ -28,7 +28,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, main_metrics
 from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.memory import available_memory, size_text
-from pprgnn.training.metrics import Meter
+from pprgnn.training.metrics import Meter, predicted_classes
 from pprgnn.training.model import Model
 from pprgnn.training.objective import Objective
 from pprgnn.training.run import Run
@@ -287,6 +287,8 @@ class KernelTraining:
     def _summary(self, tried: int, best: Tried, logits: Tensor, seconds: float) -> dict[str, Any]:
         """As of any training; but the machine has seen the validation part, so its score is cross-validated."""
         scores = {"train": self.masks["train"], "val": None, "test": self.masks["test"]}
+        tested = torch.from_numpy(self.masks["test"])
+        answers = logits[tested], torch.from_numpy(self.y)[tested]
         return {
             "finished": True,
             "data": self.dataset.facts.name,
@@ -301,6 +303,7 @@ class KernelTraining:
                 for part, mask in scores.items()
                 if mask is None or mask.any()
             },
+            "predicted": predicted_classes(*answers, self.dataset.facts) if bool(tested.any()) else None,
             "threshold": None,
             "trivial": trivial_levels(
                 self.model.prior, torch.from_numpy(self.y[self.masks["test"]]), False, self.metrics

@@ -22,7 +22,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, final_metrics, main_metrics
 from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.listener import Listener, Silent
-from pprgnn.training.metrics import Meter, best_threshold
+from pprgnn.training.metrics import Meter, best_threshold, predicted_classes
 from pprgnn.training.model import Model, forward
 from pprgnn.training.objective import Objective
 from pprgnn.training.run import Run
@@ -165,8 +165,11 @@ class LabelTraining:
             )
         return Tried(number, settings, scores, figure)
 
-    def _scores(self, metrics: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Of all parts; of the training part, of a fifth of the nodes while their labels are hidden."""
+    def _scores(self, metrics: Sequence[str]) -> tuple[dict[str, dict[str, float]], dict[str, int] | None]:
+        """Of all parts; of the training part, of a fifth of the nodes while their labels are hidden.
+
+        Also how many of the test part are predicted to have which class.
+        """
         batches, several = self.model.batches(self.dataset), self.dataset.facts.multi_label
         assert batches.y is not None
         assert self.model.visible is not None
@@ -185,11 +188,13 @@ class LabelTraining:
                 meter = Meter(multi_label=several, metrics=metrics)
                 meter.add(rows, y, Objective(several)(rows, y))
                 scores[part] = meter.scores(self.model.threshold)
-        return scores
+        if "test" not in scores:
+            return scores, None
+        return scores, predicted_classes(*found["test"], self.dataset.facts, threshold=self.model.threshold)
 
     def _summary(self, tried: list[Tried], best: Tried | None, started: float) -> dict[str, Any]:
         facts, metrics = self.dataset.facts, final_metrics(self.config, self.dataset.facts)
-        scores = self._scores(metrics)
+        scores, predicted = self._scores(metrics)
         chosen = best.settings if best else self._settings()[0]
         tested = self.dataset.labels()[self.split.masks(self.dataset)["test"]]
         return {
@@ -202,6 +207,7 @@ class LabelTraining:
             "seed": self.settings.seed,
             "metric": self.metrics[0],
             "scores": scores,
+            "predicted": predicted,
             "threshold": self.model.threshold.to_dict() if facts.multi_label else None,
             "trivial": trivial_levels(self.model.prior, tested, facts.multi_label, metrics),
             "test_chose_the_epoch": self.split.optimistic and self.chooses,

@@ -91,6 +91,14 @@ def scores(
     return {name: METRICS[name](predictions) for name in metrics}
 
 
+def predicted_classes(
+    logits: Tensor, y: Tensor, facts: Facts, team: Team | None = None, threshold: Threshold = HALF
+) -> dict[str, int]:
+    """For each class, how many rows are predicted to have it."""
+    counts = _Predictions(logits, y, facts.multi_label, team, threshold)._counts(oracle=False)
+    return {name: predicted for name, (_, _, predicted) in zip(facts.class_names, counts, strict=True)}
+
+
 def best_threshold(logits: Tensor, y: Tensor, rule: Rule, team: Team | None = None) -> Threshold:
     """What a rule chooses on these rows, each with several labels; see :mod:`pprgnn.training.thresholds`."""
     if rule.name == "half":
@@ -144,11 +152,6 @@ class Meter:
         if loss is not None:
             self._losses.append(loss.detach())
             self._loss_rows.append(logits.size(0) if rows is None else rows)
-
-    def predicted(self, threshold: Threshold = HALF) -> list[int]:
-        """For each class, how many rows are predicted to have it."""
-        rows = _Predictions(*self._pooled(), self.multi_label, self.team, threshold)
-        return [predicted for _, _, predicted in rows._counts(oracle=False)]
 
     def best_threshold(self, rule: Rule) -> Threshold:
         """What a rule chooses on these batches."""
