@@ -22,6 +22,7 @@ from pprgnn.cli import layout
 from pprgnn.cli.main import app
 from pprgnn.data import bundled, catalog, checksums, download, fetch
 from pprgnn.data.catalog import CATALOG
+from pprgnn.data.registry import State
 
 from ..data.server import Server
 from ..data.test_fetch import zipped
@@ -103,6 +104,14 @@ def test_list_in_a_pipe_is_plain(monkeypatch):
     assert re.fullmatch(r"PPI-GO .* missing", lines[9])
     assert re.fullmatch(r"chains .* generated", lines[-4])
     assert "\x1b" not in done.stdout
+
+
+def test_list_tells_what_is_here(monkeypatch):
+    words = {"Cora": State("ready")}
+    monkeypatch.setattr("pprgnn.cli.data.state", lambda card, root: words.get(card.name, State("needs download")))
+    lines = {line.split()[0]: line for line in call("list").stdout.splitlines()}
+    assert lines["Cora"].endswith(" here")
+    assert lines["NCI1"].endswith(" to fetch")
 
 
 def test_list_as_json():

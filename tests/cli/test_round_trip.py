@@ -94,6 +94,29 @@ def test_predictions_of_a_new_graph(kind, home):
     check(rows, names, teams)
 
 
+def test_a_finished_run_goes_on(home):
+    assert call("train", *TABLES, *QUICK, "-o", "more", "--json").exit_code == 0
+    done = call("train", "--resume", "more", "-s", "epochs=19")
+    assert done.exit_code == 0, done.output
+    assert "resumed  after epoch 15" in done.stdout
+    assert "epoch 19/19" in done.stdout
+    assert json.loads((home / "more" / "summary.json").read_text())["epochs"] == 19
+
+
+def test_a_model_that_learned_nothing_is_warned_about(home):
+    done = call("train", *TABLES, *QUICK, "-s", "epochs=1", "-s", "lr=1e-9", "-o", "nothing")
+    assert done.exit_code == 0, done.output
+    assert "model    PPRGNN, " in done.stdout
+    shown = " ".join(done.stdout.split())
+    summary = json.loads((home / "nothing" / "summary.json").read_text())
+    one = len([name for name, count in summary["predicted"].items() if count]) == 1
+    worse = summary["scores"]["test"]["accuracy"] < summary["trivial"]["majority"]["accuracy"]
+    assert ("warning Everything in the test part is predicted to be" in shown) == one
+    assert ("of looking at nothing (majority)" in shown) == worse
+    assert one or worse
+    assert shown.index("warning") < shown.index("convs.0")  # the mathematics come last
+
+
 def test_training_from_parquet(home):
     for name in ("edges", "nodes"):
         table = pyarrow.csv.read_csv(home / f"{name}.csv")

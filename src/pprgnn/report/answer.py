@@ -121,13 +121,14 @@ def _predicted(subject: Subject) -> str:
 
 
 def _sure(subject: Subject) -> str:
-    """How far chance alone may move the score: two standard errors of a share."""
-    mean, _ = subject.score("test")
+    """How far chance alone may move the accuracy: two standard errors of a share."""
+    right = subject.detail["scores"].get("test", {}).get(ACCURACY)
     count = sum((subject.detail.get("predicted") or {}).values())
-    if subject.is_study or subject.metric != ACCURACY or mean is None or not count:
+    if subject.is_study or subject.detail.get("threshold") or right is None or not count:
         return ""
-    width = 200 * math.sqrt(mean * (1 - mean) / count)
-    return f"How sure: with {count:,} test labels, chance alone moves such a score by about ±{width:.1f} points."
+    width = 200 * math.sqrt(right * (1 - right) / count)
+    labels = counted(count, "test label")
+    return f"How sure: with {labels}, chance alone moves the accuracy by about ±{width:.1f} points."
 
 
 def detail_name(subject: Subject) -> str:
