@@ -2,10 +2,12 @@
 
 import json
 
+import pyarrow
 import pytest
 from typer.testing import CliRunner
 
 from pprgnn.cli.main import app
+from pprgnn.cli.predict import _by_class
 
 COUNT = 300
 TRAIN = [
@@ -104,6 +106,14 @@ def test_a_pipe_gets_a_table_and_nothing_else(home):
     everyone = call("predict", "run")
     assert everyone.stdout.count("\n") == COUNT + 1
     assert everyone.stderr.startswith(f"{COUNT} nodes of ")
+
+
+def test_the_summary_by_class_says_when_it_is_cut():
+    predictions = [name for count, name in enumerate("gfedcba", start=1) for _ in range(count)]
+    table = pyarrow.table({"prediction": predictions})
+    assert _by_class(table) == "7 as a, 6 as b, 5 as c, 4 as d, 3 as e, and 3 in 2 more classes"
+    assert _by_class(table.slice(18)) == "7 as a, 3 as b"
+    assert _by_class(pyarrow.table({"prediction": ["", "x|y"]})) == "1 as (none), 1 as x|y"
 
 
 def test_precision(home):

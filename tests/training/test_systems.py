@@ -298,7 +298,7 @@ def test_stopped_and_resumed_it_ends_as_if_it_had_not_been(runs, tmp_path, syste
         small(system), dataset=dataset, split=divided(dataset), folder=tmp_path / "run", listener=Stopper()
     )
     if not stopped.summary["finished"]:  # a kernel is done in one go
-        assert stopped.summary["epochs"] == 1
+        assert stopped.summary["epochs"] in (1, 2)  # of an epoch one may be told during the next pass
         resume(tmp_path / "run", listener=Recorder())
     mine, theirs = Run.open(tmp_path / "run"), Run.open(runs(system.name, task))
     for first, second in zip(mine.records(), theirs.records(), strict=True):

@@ -114,7 +114,8 @@ def _by_class(table: pa.Table) -> str:
     counts = Counter(table.column("prediction").to_pylist()).most_common()
     told = ", ".join(f"{count:,} as {name or '(none)'}" for name, count in counts[:PREVIEW])
     rest = sum(count for _, count in counts[PREVIEW:])
-    return f"{told}, and {rest:,} in {len(counts) - PREVIEW:,} more" if rest else told
+    more = counted(len(counts) - PREVIEW, "more class", "more classes")
+    return f"{told}, and {rest:,} in {more}" if rest else told
 
 
 def _table_and_ids(given: list[str]) -> tuple[Path | None, list[str] | None]:
