@@ -136,10 +136,10 @@ def test_printing_is_light_and_has_no_controls(site, page):
 # ------------------------------------------------------------------------------------------------- large graphs
 def test_all_nodes_can_be_followed(runs_folder, page, monkeypatch):
     monkeypatch.setattr(graph_view, "AT_ONCE", 0)
-    monkeypatch.setattr(graph_view, "LocalGraph", lambda *given: LocalGraph(*given[:-1], 10))
+    monkeypatch.setattr(graph_view, "LocalGraph", lambda *given: LocalGraph(*given[:-1], 5))
     with served(runs_folder / "deep") as site:
         start(site, page)
-        assert page.text(".decision .note").startswith("Followed were the 10 nodes with the largest possible")
+        assert page.text(".decision .note").startswith("Followed were the 5 nodes with the largest possible")
         assert "not explained" in page.text(".facts dd:last-child")
         page.get_by_role("button", name="Follow all nodes").click()
         page.wait_for_function("() => location.search.includes('all=1')")
