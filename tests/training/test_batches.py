@@ -8,6 +8,8 @@ from torch_geometric.data import Data
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.training.batches import Batches
+from pprgnn.training.config import Config
+from pprgnn.training.train import train
 from tests.training.small_data import facts, one_graph, several_graphs
 
 CPU = torch.device("cpu")
@@ -204,3 +206,11 @@ def test_no_labels_and_no_edges():
     assert batch.y.numel() == 0
     assert torch.equal(batch.edges.to_dense(), torch.eye(6))
     assert made(dataset, None).batch(torch.tensor([1, 0])).edges.shape == (2, 0)
+
+
+@pytest.mark.parametrize(("norm", "at_once"), [("layer", 7), ("graph", 1)])
+def test_small_graphs_of_nodes_are_evaluated_together_unless_they_would_mix(norm, at_once):
+    data = several_graphs(7, task="node")
+    model = train(Config().with_settings([f"norm={norm}", "hidden=4", "epochs=1"]), dataset=data).model
+    assert model.batches(data).at_once == at_once
+    torch.testing.assert_close(model.logits(data[[2]]), model.logits(data)[3:6], rtol=1e-4, atol=1e-4)

@@ -26,9 +26,11 @@ class Network(torch.nn.Module):
 
     Attributes:
         num_nodes: The number of nodes when the network holds a learned row for each (``x`` is then ``None``).
+        separable: Whether the rows of a graph do not depend, to within the tolerance, on other graphs of the pass.
     """
 
     num_nodes: int | None = None
+    separable: bool = False
 
     @abstractmethod
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:

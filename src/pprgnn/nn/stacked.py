@@ -78,6 +78,7 @@ class StackedNet(Network):
         _check(in_channels, num_nodes, layers, norm, jk)
         self.in_channels, self.num_nodes, self.num_classes = in_channels, num_nodes, num_classes
         self.hidden, self.norm, self.residual, self.jk = hidden, norm, residual, jk
+        self.separable = norm != "graph"
         self.activation = resolve_activation(activation)
         self.input_dropout = Dropout(input_dropout)
         self.dropout = Dropout(dropout)

@@ -65,6 +65,7 @@ class Batches:
         self.adj: Adjacency | None = None
         # Of several processes, each has a share of the graphs of a batch, or a part of the one graph there is.
         self.share = (0, 1)
+        self.per_pass = 1  # graphs that are evaluated at once, by one process
         self.nodes: Tensor | None = None
         self._single: dict[int, tuple[Any, ...]] = {}
         if adjacency_options is None:
@@ -113,12 +114,17 @@ class Batches:
         of_all = of_all.to(self.device)
         return of_all if self.nodes is None else of_all[self.nodes]
 
-    def label_rows(self, size: int) -> Tensor | slice:
-        """Which labels belong to the rows of a pass over all graphs, cut into batches of ``size``."""
+    @property
+    def at_once(self) -> int:
+        """How many graphs are evaluated at once, by all processes together."""
+        return self.per_pass * self.share[1]
+
+    def label_rows(self) -> Tensor | slice:
+        """Which labels belong to the rows of an evaluation of all graphs."""
         rank, processes = self.share
         if processes == 1:
             return slice(None)
-        graphs = torch.cat([ids[rank::processes] for ids in torch.split(self.all_graphs(), size)])
+        graphs = torch.cat([ids[rank::processes] for ids in torch.split(self.all_graphs(), self.at_once)])
         return graphs if self.task == "graph" else ranges(self.starts[graphs], self.sizes[graphs])
 
     def parts(self, mask: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from pprgnn.training.metrics import (
     predicted_classes,
     scores,
 )
-from pprgnn.training.model import Model, graphs_per_pass
+from pprgnn.training.model import Model
 from pprgnn.training.objective import Objective, pooled_loss
 from pprgnn.training.thresholds import Rule
 
@@ -48,7 +48,7 @@ def evaluate(
         raise TrainingError(f"{batches.dataset.facts.name} has no labels to compare with; predict instead.")
     objective, result, team = Objective(model.facts.multi_label), {}, team or Team.alone()
     predicted: dict[str, dict[str, int]] = {}
-    rows = batches.label_rows(graphs_per_pass(batches))
+    rows = batches.label_rows()
     y = batches.y[rows]
     if rule is not None:
         chosen = masks["val"][rows]

@@ -39,7 +39,7 @@ from pprgnn.training.guard import (
 from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.metrics import Meter
-from pprgnn.training.model import GRAPHS_PER_PASS, Model, graphs_per_pass, head
+from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
 from pprgnn.training.objective import Objective, balanced_weights, pooled_loss
 from pprgnn.training.optimization import Schedule, make_optimizer
 from pprgnn.training.run import Run
@@ -178,7 +178,7 @@ class Training:
     def _fixed_batches(self, part: str) -> list[Batch]:
         """The batches in which a part is evaluated: always the same, so they are made once."""
         graphs = self.batches.parts(self.masks[part])
-        return list(self.batches.cut(graphs, graphs_per_pass(self.batches), self.masks[part]))
+        return list(self.batches.cut(graphs, self.batches.at_once, self.masks[part]))
 
     # ------------------------------------------------------------------------------------------------- the loop
     def fit(self, *, resume: bool = False) -> dict[str, Any]:

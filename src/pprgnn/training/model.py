@@ -89,7 +89,9 @@ class Model:
         if x is not None:
             self.check_width(dataset, x.size(1))
         label_columns = 0 if self.visible is None else self.visible.width
-        return Batches(dataset, x, self.network.adjacency_options, self.device, label_columns)
+        batches = Batches(dataset, x, self.network.adjacency_options, self.device, label_columns)
+        batches.per_pass = graphs_per_pass(dataset, self.network.separable)
+        return batches
 
     def logits(self, dataset: GraphDataset, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
         """One row per node or graph, to the final tolerance. Depends on weights and graphs alone.
@@ -105,10 +107,9 @@ class Model:
 
     def evaluate(self, batches: Batches) -> tuple[Tensor, list[dict[str, Any]]]:
         """The logits of all graphs, and for each layer what is known about its deepest solve."""
-        size = graphs_per_pass(batches)
         logits, layers = [], dict[str, dict[str, Any]]()
         with self.precise(), torch.no_grad():
-            for batch in batches.cut(batches.all_graphs(), size):
+            for batch in batches.cut(batches.all_graphs(), batches.at_once):
                 logits.append(forward(self.network, batch))
                 for facts in layer_facts(self.network):
                     if facts["depth"] >= layers.get(facts["layer"], facts)["depth"]:
@@ -202,11 +203,12 @@ class Model:
         return cls(network, config, facts, shape, kind, visible, threshold, prior)
 
 
-def graphs_per_pass(batches: Batches) -> int:
-    """How many graphs are evaluated at once, by all processes together."""
-    graphs = len(batches.dataset)
-    small = NODES_PER_PASS * graphs // max(batches.dataset.num_nodes, 1)  # so many have that many nodes
-    return max(1, min(small, graphs) if batches.task == "node" else GRAPHS_PER_PASS) * batches.share[1]
+def graphs_per_pass(dataset: GraphDataset, separable: bool) -> int:
+    """How many graphs are evaluated at once; of a node task, small ones that do not depend on each other."""
+    if dataset.facts.task == "graph":
+        return GRAPHS_PER_PASS
+    small = NODES_PER_PASS * len(dataset) // max(dataset.num_nodes, 1)  # so many have that many nodes
+    return max(1, min(small, len(dataset))) if separable else 1
 
 
 def forward(network: Network, batch: Batch) -> Tensor:

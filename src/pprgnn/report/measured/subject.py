@@ -24,7 +24,7 @@ from pprgnn.report.measured.solves import Solve, caught, solves_of
 from pprgnn.training.batches import Batch, Batches
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, main_metrics
-from pprgnn.training.model import Model, forward, graphs_per_pass
+from pprgnn.training.model import Model, forward
 from pprgnn.training.run import Run
 from pprgnn.training.systems import System, find_system
 from pprgnn.training.train import load_data
@@ -216,5 +216,5 @@ def _solves(model: Model, evaluate: Callable[[], Any]) -> tuple[list[Solve], flo
 def _answers(model: Model, batches: Batches, mask: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Logits and truth of the rows under a mask, batch by batch."""
     graphs = batches.parts(mask)
-    parts = batches.cut(graphs, graphs_per_pass(batches), mask)
+    parts = batches.cut(graphs, batches.at_once, mask)
     return [(forward(model.network, batch), batch.y) for batch in parts]
