@@ -186,10 +186,11 @@ class _Classifier:
 
     def __repr__(self) -> str:
         system = self.config.model.system
+        usual = Config.for_task(self.task).with_values({"model.system": system})
         changed = [] if system == ModelConfig.system else [f"system={system!r}"]
         for each in settings(system):
             value = self.config.value(each.key)
-            changed += [f"{each.name}={value!r}"] if value != each.default else []
+            changed += [f"{each.name}={value!r}"] if value != usual.value(each.key) else []
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
