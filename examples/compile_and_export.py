@@ -2,8 +2,7 @@
 
 Compiled and exported models choose their depth by themselves, for every graph anew. ONNX knows no such thing:
 `freeze_depth` fixes the depth that was found last. Expect all differences to the model itself, relative to its
-largest number, to be below 1e-4: they come from rounding, and from a depth that may differ by a few hops within the
-tolerance.
+largest number, to be below 1e-4: they come from rounding, and from a depth that may differ by a few hops.
 """
 
 import copy
