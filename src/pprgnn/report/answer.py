@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -121,14 +120,16 @@ def _predicted(subject: Subject) -> str:
 
 
 def _sure(subject: Subject) -> str:
-    """How far chance alone may move the accuracy: two standard errors of a share."""
+    """Which accuracies fit so many test labels: Wilson's interval, which says something of 0 and 100 %, too."""
+    from scipy.stats import binomtest
+
     right = subject.detail["scores"].get("test", {}).get(ACCURACY)
     count = sum((subject.detail.get("predicted") or {}).values())
     if subject.is_study or subject.detail.get("threshold") or right is None or not count:
         return ""
-    width = 200 * math.sqrt(right * (1 - right) / count)
+    low, high = binomtest(round(right * count), count).proportion_ci(method="wilson")
     labels = counted(count, "test label")
-    return f"How sure: with {labels}, chance alone moves the accuracy by about ±{width:.1f} points."
+    return f"How sure: {labels} fit a true accuracy of {100 * low:.1f} to {100 * high:.1f} % (95 % interval)."
 
 
 def detail_name(subject: Subject) -> str:

@@ -43,7 +43,9 @@ def _f1(found: ClassScores, subject: Subject, after: str) -> Shown:
     worst, best = order[0], order[-1]
     name = f"classes-{subject.look + 1}"
     reading = (
-        f"{_called(found, best)} is found best (F1 {percent(found.f1[best])}), {_called(found, worst)} worst "
+        f"All {counted(len(order), 'class', 'classes')} are found equally well on the {found.part} part."
+        if found.f1[best] == found.f1[worst]
+        else f"{_called(found, best)} is found best (F1 {percent(found.f1[best])}), {_called(found, worst)} worst "
         f"({percent(found.f1[worst])}), of {counted(len(order), 'class', 'classes')} on the {found.part} part."
     )
     how = (
