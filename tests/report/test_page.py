@@ -256,3 +256,9 @@ def test_an_unfinished_study_says_so(tmp_path):
     told = json.loads((study / "summary.json").read_text())
     (study / "summary.json").write_text(json.dumps(told | {"finished": False}))
     assert "The study is not finished" in Page(write_report([study], tmp_path / "page.html").read_text()).text
+
+
+def test_four_right_answers_of_four_prove_little(tmp_path):
+    told = made_up.summary(1.0, predicted={"a": 2, "b": 2})
+    text = Page(bare_page(tmp_path, told=told)).text
+    assert "4 test labels fit a true accuracy of 51.0 to 100.0 % (95 % interval)." in text
