@@ -36,6 +36,7 @@ class Standing:
     name: str  # of the rival
     difference: float
     p: float
+    missing: int = 0  # systems of the column that were not run, or not wholly
 
     @property
     def word(self) -> str:
@@ -47,24 +48,25 @@ class Standing:
         """``ties with GIN (87.7 / 87.9, p = 0.61)``."""
         link = {"wins": "over", "ties": "with", "loses": "to"}[self.word]
         p = f"p = {self.p:.2f}" if self.p >= 0.01 else "p < 0.01"
-        return f"{self.word} {link} {self.name} ({self.ours.mean:.1f} / {self.rival.mean:.1f}, {p})"
+        missing = f" so far, {self.missing} other systems not yet run" if self.missing else ""
+        return f"{self.word} {link} {self.name} ({self.ours.mean:.1f} / {self.rival.mean:.1f}, {p}){missing}"
 
     @property
     def short(self) -> str:
         """``−0.2, ties``."""
-        return f"{points(self.difference)} to {self.name}, {self.word}"
+        return f"{points(self.difference)} to {self.name}, {self.word}{' so far' if self.missing else ''}"
 
 
 def standing(
     results: Results, data: str, protocol: str = "honest", at: Mapping[str, Any] | None = None, metric: str = ""
 ) -> Standing | None:
     """Ours against the strongest rival of which every cell was run; ``None``: ours or all of these are missing."""
-    entries = {
+    column = {
         (system, variant): entry
         for system, variant in results.systems
-        if variant not in NOT_EQUAL
-        and (entry := results.entry(data, system, variant, protocol, at, metric)).is_complete
+        if variant not in NOT_EQUAL and (entry := results.entry(data, system, variant, protocol, at, metric)).cells
     }
+    entries = {each: entry for each, entry in column.items() if entry.is_complete}
     ours = [entry for (system, _), entry in entries.items() if system == OURS]
     rivals = {each: entry for each, entry in entries.items() if each[0] != OURS}
     if not ours or not rivals:
@@ -72,7 +74,8 @@ def standing(
     best = max(ours, key=lambda entry: entry.mean or 0.0)
     name, rival = max(rivals.items(), key=lambda pair: pair[1].mean or 0.0)
     differences = paired(best, rival)
-    return Standing(best, rival, title(*name), fmean(differences), p_value(differences, len(_folds(best)) > 1))
+    p = p_value(differences, len(_folds(best)) > 1)
+    return Standing(best, rival, title(*name), fmean(differences), p, len(column) - len(entries))
 
 
 def paired(one: Entry, other: Entry) -> list[float]:

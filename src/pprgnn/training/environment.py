@@ -145,14 +145,20 @@ def _own_commit() -> str | None:
 
 
 def _commit(package: Path) -> str | None:
-    """The commit of the checkout that the package runs from, with ``-dirty`` when files were changed since."""
+    """The commit of the checkout that the package runs from, with ``-dirty`` when its files were changed since."""
     top = package.parents[1]
     if package.parent.name != "src" or not (top / ".git").exists():
         return None  # installed; a repository around it would be somebody else's
-    command = ["git", "-C", str(top), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     quiet = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # looking must not get in the way of a commit
-    try:
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(top), *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, env=quiet, check=True)
+        return done.stdout.strip()
+
+    try:
+        commit = git("rev-parse", "HEAD")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(package))
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return f"{commit}-dirty" if changed else commit or None
