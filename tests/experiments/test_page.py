@@ -260,7 +260,7 @@ def test_ppi_shows_what_a_training_cost_and_the_trivial_level(tmp_path: Path) ->
     assert row(text, "GCNII")[:2] == ["–", "not run"]
     assert row(text, "*trivial*")[1] == "46.0 all positive"
     assert row(text, f"{ours}: difference")[1] == "+1.0 to GAT, wins so far"
-    assert row(text, f"{ours}: difference")[2] == "+1.0 to GAT, ties"  # a single training decides nothing
+    assert row(text, f"{ours}: difference")[2] == "+1.0 to GAT, ties so far"  # a single training decides nothing
     assert row(text.split("Hops of ours")[1], ours)[:2] == ["82", "90.0 = 50.0 + 40.0"]
 
 
