@@ -359,5 +359,9 @@ def test_weights_are_drawn_or_start_as_the_identity():
     drawn = PPRConv(4, 3, weight_init="glorot").weight
     assert bool((drawn != 0).all())
     assert bool((drawn.abs() <= 1).all())
-    with pytest.raises(ValueError, match=r"weight_init must be .* or a number, but came as 'ones'"):
-        PPRConv(4, 3, weight_init="ones")
+
+
+@pytest.mark.parametrize("how", ["ones", None, float("nan"), [1.0]])
+def test_weights_cannot_start_otherwise(how):
+    with pytest.raises(ValueError, match="weight_init must be 'glorot', 'identity' or a number, but came as"):
+        PPRConv(4, 3, weight_init=how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -77,7 +78,7 @@ class PPRConv(InfiniteLayer):
             take the weights as they are. (default: :obj:`True`)
         bias: Whether to learn an additive bias. (default: :obj:`True`)
         weight_init: How :math:`\mathbf{W}` starts: :obj:`"identity"`, with which the layer starts as personalised
-            PageRank and needs few labels, a number :obj:`w` for :math:`w \mathbf{I}`, or :obj:`"glorot"`: drawn at
+            PageRank, a number :obj:`w` for :math:`w \mathbf{I}`, or :obj:`"glorot"`: drawn at
             random. (default: :obj:`"identity"`)
         **kwargs: Additional arguments of :class:`torch_geometric.nn.conv.MessagePassing`.
 
@@ -130,7 +131,8 @@ class PPRConv(InfiniteLayer):
         )
         if normalize not in (True, False, "sym", "row"):
             raise ValueError(f"normalize must be True, False, 'sym' or 'row', but came as {normalize!r}.")
-        if isinstance(weight_init, str) and weight_init not in ("glorot", "identity"):
+        multiple = isinstance(weight_init, int | float) and math.isfinite(weight_init)
+        if not multiple and weight_init not in ("glorot", "identity"):
             raise ValueError(f"weight_init must be 'glorot', 'identity' or a number, but came as {weight_init!r}.")
         if add_self_loops is None:
             add_self_loops = bool(normalize)
