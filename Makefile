@@ -3,21 +3,25 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+FEW    := $(VENV)/.installed-for-the-demo
 
 .PHONY: help setup demo test attack bench docs lint clean
 help:            ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
-$(STAMP): pyproject.toml constraints.txt $(wildcard src/pprgnn/core/*.cpp)
-	@echo "Setting up $(VENV) (a minute or two, once) ..."
+# The demo needs the package and its reports; tests, documentation and exports need much more.
+$(STAMP): EXTRAS := dev
+$(FEW):   EXTRAS := report
+$(STAMP) $(FEW): pyproject.toml constraints.txt $(wildcard src/pprgnn/core/*.cpp)
+	@echo "Setting up $(VENV) for $(EXTRAS) (a minute or two, once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet -c constraints.txt torch
-	@$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
-	@touch $(STAMP)
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
 
 setup: $(STAMP)  ## create ./.venv with everything in it
 
-demo: $(STAMP)   ## train on chains of length 100; prints a table, writes demo-output/
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(FEW))   ## train on chains of length 100; prints a table, writes demo-output/
 	@$(BIN)/python -m pprgnn.demo --output demo-output
 
 test: $(STAMP)   ## lint, types and all tests

@@ -1,6 +1,6 @@
 """IGNN's layer on our core against its direct formulation: `python -m benchmarks.ignn` writes results/ignn.*.
 
-- ours: :func:`pprgnn.core.equilibrium.equilibrium`, forward and backward.
+- ours: :func:`pprgnn.baselines.equilibrium.equilibrium`, forward and backward.
 - coo: :func:`pprgnn.baselines.direct_ignn.direct_equilibrium`, plain torch as in the published code: state d × n,
   a product with a COO tensor, the largest change looked at after every iteration, forward and backward.
 
@@ -25,8 +25,8 @@ from benchmarks.contestants import Result, relative_difference
 from benchmarks.report import table
 from benchmarks.shapes import Shape
 from pprgnn.baselines.direct_ignn import MAX_STEPS, STOP, direct_equilibrium
+from pprgnn.baselines.equilibrium import equilibrium
 from pprgnn.baselines.projection import project_columns
-from pprgnn.core.equilibrium import equilibrium
 
 KAPPA = {"batch": 0.95, "ppi-like": 0.8, "com-DBLP": 0.5}  # less where a step is slow: fewer steps
 TOL = 1e-5  # relative error; the published code's STOP leaves about as large an error

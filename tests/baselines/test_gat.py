@@ -47,6 +47,17 @@ def test_skips_go_around_the_hidden_layers_between_others():
     assert float(skipped.detach().abs().max()) > 0.1
 
 
+def test_residual_goes_around_every_layer_and_norm_before_elu():
+    edge_index, _, x = graph()
+    network = build(GATNet, hidden=2, heads=3, output_heads=2, residual=True, norm="layer")
+    first, last = network.convs
+    hidden = attend(first, x, edge_index, 3, 2).flatten(1) + x @ first.res.weight.t() + first.bias
+    hidden = F.elu(network.norms[0](hidden))
+    skipped = (hidden @ last.res.weight.t()).view(N, -1, last.out_channels).mean(1)
+    expected = attend(last, hidden, edge_index, 2, 3).mean(1) + skipped + last.bias
+    torch.testing.assert_close(network(x, edge_index), expected)
+
+
 def test_the_authors_network_for_ppi():
     first, middle, last = GATNet(50, 121, hidden=256, layers=3, heads=4, output_heads=6, skip=True).convs
     assert [tuple(conv.lin.weight.shape) for conv in (first, middle, last)] == [

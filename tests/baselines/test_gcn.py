@@ -37,6 +37,20 @@ def test_the_dense_formula_on_an_adjacency(weighted):
     torch.testing.assert_close(network(x, edge_index, weight), expected)
 
 
+def test_a_skip_adds_a_linear_map_of_the_input():
+    edge_index, _, x = graph()
+    network = build(GCNNet, hidden=4, residual=True, norm="layer")
+    a, (first, last), (one, other) = normalized(edge_index), network.convs, network.skips
+    hidden = a @ x @ first.lin.weight.t() + first.bias + x @ one.weight.t()
+    hidden = network.norms[0](hidden).relu()
+    expected = a @ hidden @ last.lin.weight.t() + last.bias + hidden @ other.weight.t()
+    torch.testing.assert_close(network(x, edge_index), expected)
+    slow = {id(each) for each in network.slow_parameters()}
+    assert id(other.weight) in slow
+    assert id(one.weight) not in slow
+    assert not build(GCNNet, hidden=4).skips  # Kipf and Welling have none
+
+
 def test_graphs_are_pooled_one_by_one():
     edge_index, _, x = graph()
     network = build(GCNNet, "graph", hidden=4, pooling="mean")

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
+from pprgnn.baselines.anderson import Anderson
 from pprgnn.baselines.fixed_point import fixed_point, iterate
 from pprgnn.baselines.gind import GINDNet
-from pprgnn.core.anderson import Anderson
 from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
 from pprgnn.data.errors import DataError
 from pprgnn.training.config import Config

@@ -250,3 +250,9 @@ def test_reset_draws_anew(kind):
     conv.reset_parameters()
     changed = {name for name, tensor in conv.state_dict().items() if not torch.equal(tensor, before[name])}
     assert {name for name in before if not name.endswith("bias")} <= changed | {"attention.0.bias"}
+
+
+def test_layers_that_bound_their_weights_take_no_scale():
+    with pytest.raises(ValueError, match=r"'IGNNConv' bounds its weights itself, but weight_scale=0\.1 was given"):
+        IGNNConv(4, 3, weight_scale=0.1)
+    assert IGNNConv(4, 3, weight_scale=1.0).weight_scale == 1

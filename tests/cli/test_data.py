@@ -18,11 +18,12 @@ import pytest
 from typer.testing import CliRunner
 
 from pprgnn.cli import data as commands
-from pprgnn.cli import layout
 from pprgnn.cli.main import app
+from pprgnn.cli.train import config_for
 from pprgnn.data import bundled, catalog, checksums, download, fetch
 from pprgnn.data.catalog import CATALOG
 from pprgnn.data.registry import State
+from pprgnn.training import terminal
 
 from ..data.server import Server
 from ..data.test_fetch import zipped
@@ -154,10 +155,10 @@ def test_no_color_is_heeded():
 
 def test_columns_are_dropped_in_turn():
     rows = [{"name": "a", "size": 1000, "more": None, "state": "ready"}]
-    assert layout.table(rows, ("more", "size"), None) == ["name   size  more  state", "a     1,000  –     ready"]
-    assert layout.table(rows, ("more", "size"), 21)[0] == "name  size more state"
-    assert layout.table(rows, ("more", "size"), 20)[0] == "name  size state"
-    assert layout.table(rows, ("more", "size"), 5)[0] == "name state"
+    assert terminal.table(rows, ("more", "size"), None) == ["name   size  more  state", "a     1,000  –     ready"]
+    assert terminal.table(rows, ("more", "size"), 21)[0] == "name  size more state"
+    assert terminal.table(rows, ("more", "size"), 20)[0] == "name  size state"
+    assert terminal.table(rows, ("more", "size"), 5)[0] == "name state"
 
 
 # ------------------------------------------------------------------------------------------------------------ info
@@ -168,6 +169,18 @@ def test_info_tells_everything(root):
     assert f"\n{root}/PPI-GO/raw\n" in shown
     assert re.search(r"train_entrez\.npy +missing\n", shown)
     assert "state    missing" in shown
+
+
+def test_info_tells_which_numbers_of_nodes_are_not_read(root):
+    shown = " ".join(call("info", "ENZYMES").stdout.split())
+    assert "unread ENZYMES_node_attributes.txt, left out by default as in PyG's TUDataset" in shown
+    assert config_for("ENZYMES", ["options.node_attributes=true"]).data.options == {"node_attributes": True}
+    assert "unread" not in call("info", "NCI1").stdout
+    path = root / "Other" / "raw" / "Other_node_attributes.txt"  # not in the catalogue: what is there counts
+    assert "unread" not in call("info", "TU/Other").stdout
+    path.parent.mkdir(parents=True)
+    path.write_text("0.5\n")
+    assert "unread   Other_node_attributes.txt" in call("info", "TU/Other").stdout
 
 
 def test_info_marks_optional_files(root):

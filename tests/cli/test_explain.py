@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from pprgnn.cli import explain as command
 from pprgnn.cli import explain_features as explain_features_command
-from pprgnn.cli import layout
 from pprgnn.cli.main import Commands
 from pprgnn.data import load
 from pprgnn.data.own.tables import from_tables
+from pprgnn.training import terminal
 from pprgnn.training.config import Config
 from pprgnn.training.explain import explain_node
 from pprgnn.training.explain_features import drawn_rows, explain_features, overall_features
@@ -247,7 +247,7 @@ def test_what_memory_leaves_out_is_told(home, monkeypatch):
 
 
 def test_fits_into_a_terminal(home, monkeypatch):
-    monkeypatch.setattr(layout, "is_terminal", lambda: True)
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
     monkeypatch.setattr(command, "is_terminal", lambda: True)
     for module in (command, explain_features_command):
         monkeypatch.setattr(module, "width", lambda: 60)

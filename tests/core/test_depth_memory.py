@@ -1,6 +1,7 @@
 """The memory that makes adaptive depth cheap: what it checks, what it re-uses, and that it survives a restart."""
 
 import json
+import warnings
 
 import pytest
 import torch
@@ -145,17 +146,33 @@ def test_a_depth_does_not_run_away_where_the_state_is_saturated():
 
 
 def test_delicate_steps_that_are_alike_are_not_all_checked():
-    """Linear growth of e^12 in float32: rounding might decide between branches, and a closer look tells."""
+    """Linear growth of some e^13 in float32: rounding might decide between branches, and a closer look tells."""
     memory, adj, b = DepthMemory(), chain(100), torch.zeros(100, 4)
     b[0] = 1.0
     statuses = [
-        learn(memory, b, (3 + 1e-5 * step) * torch.eye(4), adj, eps=0.025, activation="tanh").status
+        learn(memory, b, (2.3 + 1e-5 * step) * torch.eye(4), adj, eps=0.025, activation="tanh").status
         for step in range(40)
     ]
     assert memory._delicate
     assert statuses[0] is Status.COMPARED
     assert statuses.count(Status.REUSED) >= 30
     assert memory.checks >= 2
+
+
+def test_small_entries_that_grow_are_seen_where_they_matter():
+    """Linear growth of e^36: all nodes but the head have next to no input, and it decides about their states."""
+    memory, adj = DepthMemory(), chain(80)
+    rest = torch.randn(80, 4, generator=torch.Generator().manual_seed(1))
+    head = torch.zeros(80, 4)
+    head[0] = 1.0
+    for step in range(66):
+        b, weight = head + rest * 10 ** (-9 + step / 20), -(3 + 1e-4 * step) * torch.eye(4)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            state = learn(memory, b, weight, adj, eps=0.025, activation="tanh").state
+        exact = solve(b.double(), weight.double(), adj.to(torch.float64), eps=0.025, activation="tanh", depth=480)
+        error = float((state.detach().double() - exact.state).norm() / b.norm())
+        assert said or error <= 1e-4
 
 
 def test_where_rounding_decides_every_step_says_so():

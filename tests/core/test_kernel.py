@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pprgnn import Adjacency, leaky_relu, solve
-from pprgnn.core import kernel
+from pprgnn.core import depth_memory, kernel
 from pprgnn.core.activation import RELU, TANH
 from pprgnn.core.recursion import Problem
 from tests.problems import ZOO, draw_b, draw_weight
@@ -113,3 +113,30 @@ def test_beyond_its_width_the_torch_path_takes_over():
     adj = ZOO["path"].adjacency()
     wanted = torch.relu(adj.to_dense() @ torch.relu(b) @ weight + b)
     torch.testing.assert_close(solve(b, weight, adj, depth=1).state, wanted, rtol=1e-10, atol=1e-10)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1.0, 1e30])
+def test_a_look_at_a_step_is_that_of_torch(dtype, scale):
+    generator = torch.Generator().manual_seed(0)
+    sketch, weight = (torch.randn(*shape, generator=generator, dtype=dtype) for shape in ((16, 7), (7, 7)))
+    weight *= scale
+    sketch[:, 3] = 0.0
+    found = kernel.look(sketch, weight, 1e-10)
+    expected = depth_memory.look(sketch.double(), weight.double(), 1e-10)
+    torch.testing.assert_close(found[0].double(), expected[0], rtol=1e-6, atol=1e-12)
+    assert found[1] == pytest.approx(expected[1], rel=1e-6)
+
+
+def test_a_look_at_what_c_cannot_read_is_left_to_torch():
+    sketch, weight = torch.ones(16, 4), torch.ones(4, 4)
+    for unreadable in (
+        (sketch, torch.ones(3, 4)),
+        (sketch, weight.double()),
+        (sketch.half(), weight.half()),
+        (sketch, torch.ones(4, 8)[:, ::2]),
+        (sketch.to("meta"), weight.to("meta")),
+        (torch.ones(16, 0), torch.ones(0, 0)),
+    ):
+        assert kernel.look(*unreadable, 1e-10) is None

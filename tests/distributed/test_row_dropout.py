@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from pprgnn.data.sparse_features import compact
 from pprgnn.distributed import row_dropout
 from pprgnn.distributed.row_dropout import RowDropout, use_row_dropout
-from pprgnn.nn.dropout import Dropout
+from pprgnn.nn.dropout import Dropout, TorchDropout
 
 
 def masks(numbers, dropout, nodes: Tensor | None, columns: int = 8, rows: int | None = None) -> Tensor:
@@ -39,6 +40,21 @@ def test_same_masks_for_any_division_of_the_rows(network):
             divided[nodes] = network[0](torch.ones(len(nodes), 8))
         assert torch.equal(whole, divided)
         assert not torch.equal(whole, first_call)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Dropout, TorchDropout, Dropout])
+def test_sparse_features_lose_what_dense_ones_lose(kind):
+    network = torch.nn.Sequential(kind(0.4))
+    numbers, draw = use_row_dropout(network), torch.Generator().manual_seed(0)
+    x = torch.randn(50, 80, generator=draw) * (torch.rand(50, 80, generator=draw) < 0.09)
+    numbers.nodes = torch.randperm(90, generator=draw)[:50]
+    whole = network(x)
+    numbers.restart(0)
+    assert torch.equal(network(compact(x)).to_dense(), whole)
+    assert 0 < int(whole.count_nonzero()) < int(x.count_nonzero())
+    for rate, training in ((0.4, False), (0.0, True), (1.0, True)):
+        network[0].p, network.training, network[0].training = rate, training, training
+        assert torch.equal(network(compact(x)).to_dense(), network(x))
 
 
 def test_same_masks_for_blocks_of_any_size(network, monkeypatch):

@@ -13,7 +13,7 @@ from pprgnn.training.explain import explain_node
 from pprgnn.training.model import forward
 
 from ..problems import ZOO
-from ..training.small_data import one_graph
+from ..training.small_data import one_graph, wide_graph, with_dense_features
 from ..training.test_explain import of_graph, untrained
 from .questions import answers, explain
 
@@ -97,6 +97,20 @@ def test_all_nodes_followed_is_exact(graph, settings, monkeypatch):
     found = answers(mine, dataset)
     assert isinstance(found.views[0].graph(0)._way, LocalGraph)
     check(dataset, usual, found, (0, 3), target=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [(LocalGraph, ("layers=2",)), (LinearGraph, ("activation=identity",)), (WholeGraph, ("input_dropout=0.5",))],
+)
+def test_sparse_features(kind, settings, monkeypatch):
+    dataset = wide_graph()
+    usual, mine = (untrained(dataset, *USUAL, *settings) for _ in range(2))
+    if kind is not WholeGraph:
+        forced(monkeypatch, kind)
+    found = answers(mine, dataset)
+    assert isinstance(found.views[0].graph(0)._way, kind)
+    check(with_dense_features(dataset), usual, found, (0, 3))
 
 
 @pytest.mark.parametrize("graph", ["directed_weighted", "isolated_nodes"])

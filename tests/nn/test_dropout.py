@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from pprgnn.data.sparse_features import compact
 from pprgnn.nn import GraphNet, NodeNet
-from pprgnn.nn.dropout import Dropout, dropout
+from pprgnn.nn.dropout import Dropout, TorchDropout, dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.6, 0.9])
@@ -23,6 +24,21 @@ def test_entries_are_dropped_at_the_rate_and_the_others_keep_the_mean(rate):
     for step in range(1, 5):
         for pair in ((gone[:, step:], gone[:, :-step]), (gone[step:], gone[:-step])):
             assert abs(float((pair[0] * pair[1]).mean())) < 5 * rate * (1 - rate) / x.numel() ** 0.5
+
+
+@pytest.mark.parametrize("drop", [Dropout(0.3), TorchDropout(0.3)], ids=["ours", "torch"])
+def test_of_sparse_features_stored_entries_are_dropped_at_the_rate(drop):
+    torch.manual_seed(0)
+    x = (torch.rand(300, 900) < 0.05).float()
+    found = compact(x)
+    y = drop(found)
+    assert y.layout == torch.sparse_csr
+    assert torch.equal(found.to_dense(), x)  # as it was
+    assert torch.equal(y.to_dense() != 0, (y.to_dense() != 0) & (x != 0))
+    values, entries = y.values(), found.values().numel()
+    assert values.unique().tolist() == pytest.approx([0.0, 1 / 0.7], rel=1e-3)
+    assert float((values == 0).double().mean()) == pytest.approx(0.3, abs=4 * (0.21 / entries) ** 0.5)
+    assert torch.equal(drop.eval()(found).to_dense(), x)
 
 
 def test_every_pass_draws_anew_and_a_seed_repeats_it():

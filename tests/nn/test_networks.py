@@ -452,3 +452,20 @@ def test_edge_weights_matter():
         net, x = build(name)
         net.eval()
         assert not torch.allclose(net.encode(x, EDGES, weight), net.encode(x, EDGES))
+
+
+@pytest.mark.parametrize("layout", ["to_sparse_coo", "to_sparse_csr", "to_sparse_csc"])
+def test_sparse_features_of_any_layout(layout):
+    network = NodeNet(FEATURES, CLASSES, hidden=8, input_dropout=0.5)
+    x = features()
+    network.eval()
+    expected = network(x, EDGES)
+    assert torch.allclose(network(getattr(x, layout)(), EDGES), expected, atol=1e-6)
+    assert network.train()(getattr(x, layout)(), EDGES).shape == expected.shape
+
+
+def test_features_that_want_a_gradient_get_it():
+    network = NodeNet(FEATURES, CLASSES, hidden=8)
+    x = features().requires_grad_()
+    network(x.to_sparse_csr(), EDGES).sum().backward()
+    assert float(x.grad.abs().sum()) > 0

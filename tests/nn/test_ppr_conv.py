@@ -365,3 +365,37 @@ def test_weights_are_drawn_or_start_as_the_identity():
 def test_weights_cannot_start_otherwise(how):
     with pytest.raises(ValueError, match="weight_init must be 'glorot', 'identity' or a number, but came as"):
         PPRConv(4, 3, weight_init=how)
+
+
+@pytest.mark.parametrize("how", ["identity", 2.5, "glorot"])
+def test_a_scale_changes_how_fast_weights_move_but_not_how_they_start(how):
+    torch.manual_seed(0)
+    plain = PPRConv(4, 3, weight_init=how)
+    torch.manual_seed(0)
+    slow = PPRConv(4, 3, weight_init=how, weight_scale=0.1)
+    torch.testing.assert_close(slow.recurrent_weight(), plain.weight)
+    x, edge_index = torch.randn(5, 4), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
+    torch.testing.assert_close(slow(x, edge_index), plain(x, edge_index))
+    moved = []
+    for conv in (plain, slow):
+        before, optimizer = conv.recurrent_weight().detach().clone(), torch.optim.Adam(conv.parameters(), lr=0.01)
+        conv(x, edge_index).sum().backward()
+        optimizer.step()
+        moved.append(float((conv.recurrent_weight() - before).detach().abs().max()))
+    assert moved[1] == pytest.approx(0.1 * moved[0], rel=1e-3)
+
+
+def test_a_scaled_layer_is_the_same_to_copies_explainers_and_old_pickles():
+    conv = PPRConv(4, 3, weight_scale=0.1).eval()
+    x, edge_index = torch.randn(5, 4), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
+    out = conv(x, edge_index)
+    torch.testing.assert_close(copy.deepcopy(conv)(x, edge_index), out)
+    torch.testing.assert_close(conv._forward_message_passing(x, edge_index, None), out)
+    del conv.__dict__["weight_scale"]  # as one that was pickled before the option came
+    assert conv.recurrent_weight() is conv.weight
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf"), "0.1", None])
+def test_a_scale_that_is_none_is_refused(scale):
+    with pytest.raises(ValueError, match="weight_scale must be a finite number > 0, but came as"):
+        PPRConv(4, 3, weight_scale=scale)

@@ -5,13 +5,13 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from pprgnn.cli.training_view import PlainLines
 from pprgnn.report import measured
 from pprgnn.report.curves import training_curves
 from pprgnn.report.subject import open_subjects
 from pprgnn.report.wording import percent
 from pprgnn.training.run import Run
 from pprgnn.training.train import train
+from pprgnn.training.view import PlainLines
 from tests.training.small_data import divided, one_graph, quick
 
 from . import made_up

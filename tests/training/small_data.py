@@ -1,5 +1,6 @@
 """Data small enough to learn by heart within a second, one for each kind of task."""
 
+import copy
 from typing import Any
 
 import torch
@@ -20,6 +21,12 @@ def random_edges(nodes: int, count: int, draw: torch.Generator) -> Tensor:
 
 def facts(name: str, task: Any, classes: int, *, multi_label: bool = False, metric: Any = "accuracy") -> Facts:
     return Facts(name, task, multi_label, metric, tuple(f"class {number}" for number in range(classes)))
+
+
+def without_signs(dataset: GraphDataset) -> GraphDataset:
+    """The same with features that are not negative, as counts are."""
+    dataset._data.x = dataset._data.x.abs()
+    return dataset
 
 
 def one_graph(
@@ -46,6 +53,25 @@ def one_graph(
         "hand", "node", classes, multi_label=multi_label, metric="micro-F1" if multi_label else "accuracy"
     )
     return GraphDataset.from_graphs([data], kind)
+
+
+def wide_graph(nodes: int = 40, classes: int = 3, *, channels: int = 100, seed: int = 0) -> GraphDataset:
+    """A node task whose features are so wide and so empty that they are kept in CSR: some words of each class."""
+    draw = torch.Generator().manual_seed(seed)
+    y = torch.arange(nodes) % classes
+    words = torch.rand(nodes, channels, generator=draw) < torch.where(
+        torch.arange(channels) % classes == y.unsqueeze(1), 0.12, 0.02
+    )
+    x = words * (0.5 + torch.rand(nodes, channels, generator=draw))
+    data = Data(edge_index=random_edges(nodes, 60, draw), x=x, y=y, num_nodes=nodes)
+    return GraphDataset.from_graphs([data], facts("wide", "node", classes))
+
+
+def with_dense_features(dataset: GraphDataset) -> GraphDataset:
+    """The same, as it would be without CSR."""
+    dense = copy.deepcopy(dataset)
+    dense._data.x = dense._data.x.to_dense()
+    return dense
 
 
 def several_graphs(count: int = 24, classes: int = 2, *, task: Any = "graph", seed: int = 0) -> GraphDataset:

@@ -19,7 +19,7 @@ from pprgnn.training.model import Model
 from pprgnn.training.train import train
 
 from ..problems import ZOO
-from .small_data import divided, facts, is_sentence, one_graph, quick, several_graphs
+from .small_data import divided, facts, is_sentence, one_graph, quick, several_graphs, without_signs
 from .test_explain import of_graph, untrained
 
 
@@ -206,6 +206,8 @@ def test_columns_of_one_column_are_summed_up(people):
 @pytest.mark.parametrize("kind", ["normalized", "given+degree", "degree", "given+labels", "labels", "edges"])
 def test_every_kind_of_features_has_names(kind, people, tmp_path):
     people._data.edge_attr = torch.ones(people._data.edge_index.size(1), 2)
+    if kind == "normalized":
+        without_signs(people)
     architecture = ("architecture=labels",) if kind == "labels" else ()
     model = trained(people, tmp_path / "run", f"features={kind}", *architecture)
     names = [each.name for each in feature_columns(model, people)]

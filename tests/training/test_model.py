@@ -15,7 +15,15 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.loop import Training
 from pprgnn.training.model import FORMAT, Model
 from pprgnn.training.train import train
-from tests.training.small_data import Recorder, divided, is_sentence, one_graph, quick, several_graphs
+from tests.training.small_data import (
+    Recorder,
+    divided,
+    is_sentence,
+    one_graph,
+    quick,
+    several_graphs,
+    without_signs,
+)
 
 
 def trained(dataset, *settings) -> Model:
@@ -34,7 +42,10 @@ KINDS = {
     "given and degree": (lambda seed: several_graphs(20 + seed, seed=seed), ["features=given+degree"]),
     "gcn": (lambda seed: one_graph(seed=seed), ["system=gcn"]),
     "ppi": (lambda seed: one_graph(seed=seed, multi_label=True), ["architecture=ppi"]),
-    "normalized": (lambda seed: one_graph(seed=seed), ["features=normalized", "depth=3", "dropout=0.5"]),
+    "normalized": (
+        lambda seed: without_signs(one_graph(seed=seed)),
+        ["features=normalized", "depth=3", "dropout=0.5"],
+    ),
 }
 
 

@@ -13,6 +13,7 @@ from torch_geometric.nn import APPNP, MLP
 from pprgnn.baselines.exact_pagerank import dropping_power_iteration, exact_pagerank, power_iteration
 from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.nn.dropout import TorchDropout
 from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
@@ -38,12 +39,12 @@ class PredictThenPropagate(TaskNetwork):
         super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout)
         self.in_channels = in_channels
         out = hidden if self.for_graphs else num_classes
-        self.dropout = torch.nn.Dropout(dropout)
+        self.dropout = TorchDropout(dropout)
         self.mlp = MLP([in_channels, *[hidden] * (layers - 1), out], dropout=dropout, norm=None)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """The perceptron, then the propagation."""
-        x = check_features(x, self.in_channels)
+        x = check_features(x, self.in_channels, sparse=True)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         return self.propagate(self.mlp(self.dropout(x)), adj)
 

@@ -30,7 +30,7 @@ def direct_equilibrium(
     stop: float = STOP,
     max_depth: int = MAX_STEPS,
 ) -> Solution:
-    """What :func:`pprgnn.core.equilibrium.equilibrium` solves; iterations end when no number changes by ``stop``.
+    """What :func:`~pprgnn.baselines.equilibrium.equilibrium` solves; it ends when no number changes by ``stop``.
 
     That is absolute, in the gradient as well: where gradients are small numbers, such as those of a mean over many
     nodes, few terms of them are left.

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor
 
+from pprgnn.baselines.equilibrium import equilibrium
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import Fixed, Measured, resolve_depth
-from pprgnn.core.equilibrium import equilibrium
 from pprgnn.core.solution import Solution
 from pprgnn.nn.ppr_conv import PPRConv
 
@@ -44,6 +44,11 @@ class EquilibriumConv(PPRConv):
     ) -> None:
         if acceleration not in get_args(Acceleration):
             raise ValueError(f"acceleration must be 'anderson' or 'none', but came as {acceleration!r}.")
+        if kwargs.get("weight_scale", 1) != 1:
+            raise ValueError(
+                f"'{type(self).__name__}' bounds its weights itself, but weight_scale={kwargs['weight_scale']!r} "
+                f"was given; leave it out."
+            )
         self.acceleration: Acceleration = acceleration
         for name in ("eps", "learn_eps"):
             kwargs.pop(name, None)  # nothing decays

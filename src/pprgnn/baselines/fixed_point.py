@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.core.anderson import Anderson
+from pprgnn.baselines.anderson import Anderson
 from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
 
 PROGRESS = 0.99  # a mixture must make the error this much smaller to count

@@ -14,6 +14,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.data.errors import DataError
 from pprgnn.nn.dropout import dropout
 from pprgnn.nn.network import check_features
+from pprgnn.nn.stacked import norm_layer
 
 
 class GATNet(TaskNetwork):
@@ -28,7 +29,8 @@ class GATNet(TaskNetwork):
     gives the logits. Note that ``hidden`` is the width of one head.
 
     With ``skip``, as the authors have it on PPI, a linear map of the input of each hidden layer but the first is
-    added to its output, before ELU.
+    added to its output, before ELU. ``residual`` does so around every layer, and ``norm`` (``"batch"``,
+    ``"layer"``) comes before each ELU; the authors have neither.
 
     Args:
         heads: Heads of the hidden layers.
@@ -51,6 +53,8 @@ class GATNet(TaskNetwork):
         output_heads: int = 1,
         attention_dropout: float = 0.6,
         skip: bool = False,
+        norm: str = "none",
+        residual: bool = False,
     ) -> None:
         width = heads * hidden
         super().__init__(task, width, num_classes, pooling=pooling, dropout=dropout)
@@ -58,16 +62,20 @@ class GATNet(TaskNetwork):
         inner = layers if self.for_graphs else layers - 1
         sizes = [in_channels, *[width] * inner]
         self.convs = torch.nn.ModuleList(
-            GATConv(size, hidden, heads, dropout=attention_dropout, residual=skip and number > 0)
+            GATConv(size, hidden, heads, dropout=attention_dropout, residual=residual or (skip and number > 0))
             for number, size in enumerate(sizes[:inner])
         )
         if not self.for_graphs:
-            last = GATConv(sizes[-1], num_classes, output_heads, concat=False, dropout=attention_dropout)
-            self.convs.append(last)
+            options = {"concat": False, "dropout": attention_dropout, "residual": residual}
+            self.convs.append(GATConv(sizes[-1], num_classes, output_heads, **options))
+        self.normalizes = norm != "none"
+        self.norms = torch.nn.ModuleList(
+            norm_layer(norm if self.normalizes else None, width) for _ in range(inner)
+        )
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers."""
-        x = check_features(x, self.in_channels)
+        x = check_features(x, self.in_channels, sparse=True)
         if isinstance(edge_index, Adjacency):
             raise DataError("GAT weighs edges itself: it needs a plain edge_index, but got a pprgnn.Adjacency.")
         if edge_weight is not None:
@@ -78,10 +86,10 @@ class GATNet(TaskNetwork):
         for number, conv in enumerate(self.convs, 1):
             x = conv(dropout(x, self.dropout, self.training), edge_index)
             if number < len(self.convs) or self.for_graphs:
-                x = F.elu(x)
+                x = F.elu(self.norms[number - 1](x))
         return x
 
     @property
     def encode_is_deterministic(self) -> bool:
-        """Without dropout."""
-        return self.dropout == 0 and self.attention_dropout == 0
+        """Without dropout and a normalisation that behaves differently in training."""
+        return self.dropout == 0 and self.attention_dropout == 0 and not self.normalizes

@@ -26,8 +26,9 @@ class GCNNet(TaskNetwork):
         \mathbf{b}^{(\ell)})
 
     The last layer of a node task has no ReLU: it gives the logits. ``norm`` (``"batch"``, ``"layer"``) comes
-    before each ReLU; Kipf and Welling have none. Weight decay is for the first layer; that of
-    all others is ``training.recursion_weight_decay``, 0 in the paper.
+    before each ReLU, and with ``residual`` a linear map of a layer's input is added to its output; Kipf and
+    Welling have neither. Weight decay is for the first layer; that of all others is
+    ``training.recursion_weight_decay``, 0 in the paper.
     """
 
     def __init__(
@@ -41,12 +42,17 @@ class GCNNet(TaskNetwork):
         dropout: float = 0.5,
         pooling: str = "sum",
         norm: str = "none",
+        residual: bool = False,
     ) -> None:
         super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout)
         self.in_channels, self.dropout = in_channels, dropout
         sizes = [in_channels, *[hidden] * (layers - 1), hidden if self.for_graphs else num_classes]
         self.convs = torch.nn.ModuleList(
             through_adjacency(GCNConv(size, following, normalize=False)) for size, following in pairwise(sizes)
+        )
+        self.skips = torch.nn.ModuleList(
+            torch.nn.Linear(size, following, bias=False)
+            for size, following in (pairwise(sizes) if residual else ())
         )
         self.normalizes = norm != "none"
         self.norms = torch.nn.ModuleList(
@@ -55,10 +61,11 @@ class GCNNet(TaskNetwork):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers."""
-        x = check_features(x, self.in_channels)
+        x = check_features(x, self.in_channels, sparse=True)
         adj = self.adjacency(x, edge_index, edge_weight)
         for number, conv in enumerate(self.convs, 1):
-            x = conv(dropout(x, self.dropout, self.training), adj)
+            x = dropout(x, self.dropout, self.training)
+            x = conv(x, adj) + self.skips[number - 1](x) if self.skips else conv(x, adj)
             if number <= self.hidden_layers:
                 x = self.norms[number - 1](x).relu()
         return x
@@ -85,4 +92,5 @@ class GCNNet(TaskNetwork):
     def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
         """All but those of the first layer."""
         yield from self.convs[1:].parameters()
+        yield from self.skips[1:].parameters()
         yield from self.head.parameters()

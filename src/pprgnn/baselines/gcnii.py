@@ -59,7 +59,7 @@ class GCNIINet(TaskNetwork):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers but the last linear one."""
-        x = check_features(x, self.in_channels)
+        x = check_features(x, self.in_channels, sparse=True)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True)
         first: Tensor = self.first(dropout(x, self.dropout, self.training)).relu()
         state = first

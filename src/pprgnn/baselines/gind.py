@@ -17,6 +17,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.csr import index_dtype
 from pprgnn.core.kernel import multiply
 from pprgnn.data.errors import DataError
+from pprgnn.nn.dropout import TorchDropout
 from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency
 
@@ -86,7 +87,7 @@ class GINDNet(TaskNetwork):
             )
         self.in_channels, self.self_loops = in_channels, self_loops
         self.steady_tol, self.max_steps, self.acceleration = steady_tol, max_steps, acceleration
-        self.input_dropout = torch.nn.Dropout(input_dropout)
+        self.input_dropout = TorchDropout(input_dropout)
         self.read = torch.nn.Linear(in_channels, hidden)
         self.diffusion = torch.nn.Linear(hidden, hidden, bias=False)  # K
         self._start()
@@ -101,7 +102,7 @@ class GINDNet(TaskNetwork):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """The equilibrium."""
-        x = check_features(x, self.in_channels)
+        x = check_features(x, self.in_channels, sparse=True)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         graph, given, weight = incidence(adj), adj.enter(self.read(self.input_dropout(x))), self.diffusion.weight
 

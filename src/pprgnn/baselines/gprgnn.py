@@ -64,7 +64,7 @@ class GPRGNNNet(TaskNetwork):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """The perceptron and all hops."""
-        x = check_features(x, self.in_channels)
+        x = check_features(x, self.in_channels, sparse=True)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True)
         start = dropout(self.mlp(dropout(x, self.dropout, self.training)), self.dropout, self.training)
         state: Tensor = self.gamma[-1] * start

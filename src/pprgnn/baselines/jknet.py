@@ -54,7 +54,7 @@ class JKNet(TaskNetwork):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All layers of GCN, and what jumps out of them."""
-        x = check_features(x, self.in_channels)
+        x = check_features(x, self.in_channels, sparse=True)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True)
         states: list[Tensor] = []
         for conv in self.convs:

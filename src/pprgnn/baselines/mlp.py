@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 from torch_geometric.nn import MLP
 
 from pprgnn.baselines.task_network import TaskNetwork
+from pprgnn.nn.dropout import TorchDropout
 from pprgnn.nn.network import check_features
 
 
@@ -33,7 +33,7 @@ class MLPNet(TaskNetwork):
         super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout)
         self.in_channels = in_channels
         out = hidden if self.for_graphs else num_classes
-        self.input_dropout = torch.nn.Dropout(dropout)
+        self.input_dropout = TorchDropout(dropout)
         self.mlp = MLP(
             [in_channels, *[hidden] * (layers - 1), out],
             dropout=dropout,
@@ -43,7 +43,7 @@ class MLPNet(TaskNetwork):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """The features themselves."""
-        return check_features(x, self.in_channels)
+        return check_features(x, self.in_channels, sparse=True)
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
         """All layers, row by row; then pooling and the head for graphs."""

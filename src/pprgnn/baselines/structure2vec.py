@@ -54,7 +54,7 @@ class Structure2VecNet(TaskNetwork):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All rounds."""
-        x = check_features(x, self.in_channels)
+        x = check_features(x, self.in_channels, sparse=True)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         given = self.read(x)
         state: Tensor = given.relu()

@@ -11,13 +11,13 @@ import typer
 
 from pprgnn.cli.data_import import import_command
 from pprgnn.cli.group import Group
-from pprgnn.cli.layout import is_terminal, paragraph, state_word, styled, table, width
 from pprgnn.data.card import Card
 from pprgnn.data.catalog import CATALOG, find, handle
 from pprgnn.data.errors import DataError
 from pprgnn.data.registry import COUNTS, differences, folder_of, load, state
 from pprgnn.data.roots import data_root
 from pprgnn.data.wording import counted
+from pprgnn.training.terminal import is_terminal, paragraph, state_word, styled, table, width
 
 ABOUT = "Your own tables and known data sets: import, list, fetch, check"
 app = typer.Typer(
@@ -79,7 +79,7 @@ def info(
         facts = {key: value for key, value in asdict(card).items() if key != "sources"}
         typer.echo(json.dumps(facts | {"state": found.word, "root": str(root), "files": files}, indent=2))
         return
-    for key, value in _facts(card).items():
+    for key, value in (_facts(card) | _unread(card, root)).items():
         typer.echo(paragraph(f"{key:<9}", value, width()))
     typer.echo(f"{'state':<9}" + state_word(found.word))
     for folder in dict.fromkeys(file["folder"] for file in files):
@@ -158,6 +158,19 @@ def _facts(card: Card) -> dict[str, str]:
         "note": card.note,
     }
     return {key: value for key, value in facts.items() if value}
+
+
+def _unread(card: Card, root: Path) -> dict[str, str]:
+    """Which numbers of the nodes are not read unless one asks for them, and how one does."""
+    for source in card.sources:
+        folder = folder_of(card, source, root)
+        for name in (*source.files, *source.extra):
+            if name.endswith("_node_attributes.txt") and (name in source.files or (folder / name).is_file()):
+                return {
+                    "unread": f"{name}, left out by default as in PyG's TUDataset, so that scores compare; "
+                    f"`--set options.node_attributes=true` of `pprgnn train` reads it, too"
+                }
+    return {}
 
 
 def _files(card: Card, root: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.cli.layout import is_terminal, paragraph, styled, width
 from pprgnn.cli.tables import (
     COLUMNS,
     READING,
@@ -26,6 +25,7 @@ from pprgnn.cli.tables import (
     takes,
 )
 from pprgnn.data.errors import DataError
+from pprgnn.training.terminal import is_terminal, paragraph, styled, width
 
 if TYPE_CHECKING:
     from pprgnn.data.summary import Summary

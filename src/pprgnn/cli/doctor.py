@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from pprgnn.cli.layout import paragraph, state_word, styled, width
 from pprgnn.data.catalog import CATALOG
 from pprgnn.data.errors import DataError
 from pprgnn.data.registry import state
 from pprgnn.data.roots import cache_root, data_root
+from pprgnn.training.terminal import paragraph, state_word, styled, width
 
 GIB = 1 << 30
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from pprgnn.cli.layout import paragraph, width
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
 from pprgnn.cli.tables import READING, takes
+from pprgnn.training.terminal import paragraph, width
 
 
 @takes("reading", READING)
@@ -56,7 +56,7 @@ def evaluate_command(
     if as_json:
         typer.echo(json.dumps(summary | {"note": note}, indent=2))
         return
-    from pprgnn.cli.training_view import layer_table, remarks, score_table
+    from pprgnn.training.view import layer_table, remarks, score_table
 
     for line in (*score_table(summary), "", *remarks(summary)):
         typer.echo(line)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pprgnn.cli.layout import is_terminal, paragraph, styled, table, width
+from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
 
 if TYPE_CHECKING:
     from torch import Tensor

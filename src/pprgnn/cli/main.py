@@ -17,7 +17,6 @@ from pprgnn.cli.evaluate import evaluate_command
 from pprgnn.cli.explain import explain
 from pprgnn.cli.explore import explore
 from pprgnn.cli.group import Group
-from pprgnn.cli.layout import styled
 from pprgnn.cli.models import models
 from pprgnn.cli.partition import partition_command
 from pprgnn.cli.predict import predict_command
@@ -26,6 +25,7 @@ from pprgnn.cli.reproduce import reproduce_command
 from pprgnn.cli.train import train_command
 from pprgnn.cli.tune import tune_command
 from pprgnn.data.errors import DataError
+from pprgnn.training.terminal import styled
 
 DEBUG = "PPRGNN_DEBUG"
 STOPPED = 130  # what a shell reports for Ctrl-C
@@ -70,7 +70,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_app, name="data", short_help=ABOUT_DATA)
-app.command("train", epilog="Example: pprgnn train cora --set model.hidden=32 -o runs/cora")(train_command)
+app.command(
+    "train",
+    epilog="Example: pprgnn train cora --set model.hidden=32 -o runs/cora; several systems on the same splits: "
+    "pprgnn train --edges edges.csv --nodes nodes.csv --target topic --model pprgnn,gcn,appnp",
+)(train_command)
 app.command("evaluate", epilog="Example: pprgnn evaluate runs/cora")(evaluate_command)
 app.command("predict", epilog="Example: pprgnn predict runs/cora -o predictions.csv")(predict_command)
 app.command("explain", epilog="Example: pprgnn explain runs/cora --node 17")(explain)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.cli.layout import is_terminal, paragraph, styled, table, width
 from pprgnn.cli.train import config_for, setting_line
 from pprgnn.training.config import Config, ModelConfig, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import tomllib
 from pprgnn.training.recipes import FOLDER, recipe_names
 from pprgnn.training.systems import SYSTEMS, System, find_system
+from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset

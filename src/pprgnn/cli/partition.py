@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.cli.layout import paragraph, styled, width
 from pprgnn.cli.train import config_for
-from pprgnn.cli.training_view import aligned
 from pprgnn.data.wording import counted
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.terminal import paragraph, styled, width
+from pprgnn.training.view import aligned
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.cli.layout import is_terminal, paragraph, styled, width
 from pprgnn.cli.saved_run import NewData, NewEdges, RunArgument, open_data, open_model
 from pprgnn.cli.tables import READING, takes
 from pprgnn.data.wording import counted
+from pprgnn.training.terminal import is_terminal, paragraph, styled, width
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.cli.layout import is_terminal, styled, width
+from pprgnn.training.terminal import is_terminal, styled, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,8 @@ WantedReport = Annotated[
 
 def report_command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or studies; several are compared.")
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of runs, studies or comparisons; several are compared."),
     ],
     output: Annotated[
         Path | None,
@@ -43,8 +44,10 @@ def report_command(
     needs no network. Several runs are shown side by side.
     """
     from pprgnn.report import write_report
+    from pprgnn.training.comparison import Comparison, is_comparison
 
     page = output or (runs[0] / PAGE if len(runs) == 1 else Path(PAGE))
+    runs = [each for run in runs for each in (Comparison.open(run).folders if is_comparison(run) else [run])]
     with announcing() as announce:
         write_report(runs, page, seconds=seconds, announce=announce, again=again)
     typer.echo(f"The page is {page}.")
@@ -64,13 +67,13 @@ def announcing() -> Iterator[Callable[[str], None]]:
 
 def write_after_training(summary: dict[str, Any], quiet: bool) -> None:
     """The page of a run that has just come to its end; whatever happens, the training stays a success."""
-    folder = summary["folder"]
-    trained = sum(each["seconds"] for each in summary["runs"]) if "runs" in summary else summary["seconds"]
+    folder, each = summary["folder"], list(summary.get("systems", {"": summary}).values())
+    trained = max(sum(run["seconds"] for run in one.get("runs", [one])) for one in each)
     with not_written(f"`pprgnn report {folder}`", quiet), _live_line(quiet) as announce:
         from pprgnn.report import write_report
 
-        seconds = min(LONGEST, max(SHORTEST, trained))
-        page = write_report([folder], Path(folder) / PAGE, seconds=seconds, announce=announce)
+        seconds, runs = min(LONGEST, max(SHORTEST, trained)), [one["folder"] for one in each]
+        page = write_report(runs, Path(folder) / PAGE, seconds=seconds, announce=announce)
         if not quiet:
             typer.echo(styled(f"{page} shows it.", dim=True))
 

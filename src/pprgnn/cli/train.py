@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.cli.layout import paragraph, styled, width
 from pprgnn.cli.processes import folder_of_all, joined, new_folder, start_processes
 from pprgnn.cli.report import WantedReport, write_after_training
 from pprgnn.cli.tables import (
@@ -36,11 +35,13 @@ from pprgnn.training.config import Config, Setting, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.recipes import find_recipe, recipe_names
 from pprgnn.training.run import CONFIG, Run
-from pprgnn.training.systems import find_system
+from pprgnn.training.systems import find_system, find_systems
+from pprgnn.training.terminal import paragraph, styled, width
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
     from pprgnn.distributed.team import Team
+    from pprgnn.training.comparison import Comparison
     from pprgnn.training.listener import Listener
     from pprgnn.training.workers import Workers
 
@@ -59,6 +60,16 @@ Set = Annotated[
 System = Annotated[
     str | None, typer.Option("--model", "-m", metavar="NAME", help="Which system; `pprgnn models` lists them.")
 ]
+Systems = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME[,NAME...]",
+        help="Which system; `pprgnn models` lists them. Several, as in pprgnn,gcn,appnp, are compared on the same "
+        "splits.",
+    ),
+]
 Jobs = Annotated[int | None, typer.Option("--jobs", help="Trainings at once, one CPU thread each.", min=1)]
 OldJobs = Annotated[int | None, typer.Option("--workers", hidden=True, min=1)]  # as --jobs was called before
 Backend = Annotated[str | None, typer.Option(metavar="NAME", help="Where: loky (this machine), dask or ray.")]
@@ -72,7 +83,7 @@ def train_command(
     edges: Edges = None,
     nodes: Nodes = None,
     target: Target = None,
-    model: System = None,
+    model: Systems = None,
     changes: Set = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Of the run; runs/... by default.")
@@ -113,10 +124,14 @@ def train_command(
 
     On your own tables, on a known data set, or by a recipe. Every run is a folder; Ctrl-C saves, --resume goes on.
     """
+    from pprgnn.training.comparison import Comparison, is_comparison
+
     jobs = jobs or workers_before
+    systems = [None] if model is None else [system.name for system in find_systems(model)]
     if show_settings:
-        for line in _settings_lines(config_for(what, changes or [], model)):
-            typer.echo(line)
+        for system in systems:
+            for line in _settings_lines(config_for(what, changes or [], system)):
+                typer.echo(line)
         return
     named = named_columns(given, target)
     own = {"nodes": nodes, "directed": directed or None, "header": header, "name": name, **named}
@@ -126,6 +141,12 @@ def train_command(
             raise TrainingError(
                 "--resume takes all settings from the run's folder; leave out everything but --set epochs=N."
             )
+        if is_comparison(resume):
+            if changes:
+                raise TrainingError(f"{resume} holds several systems, whose settings are fixed; leave out --set.")
+            workers = chosen_workers(jobs, backend, address)
+            _compare(Comparison.open(resume), workers, as_json, report)
+            return
         if nproc is not None and not is_launched():
             start_processes(nproc, restarts, resume, resumed=True)
             return
@@ -136,13 +157,16 @@ def train_command(
             write_after_training(summary, as_json)
         return
     check_source(what, edges, own)
-    config = config_for(what, changes or [], model)
+    configs = [config_for(what, changes or [], system) for system in systems]
+    config = configs[0]
     workers = chosen_workers(jobs, backend, address)
     several = folds is not None or seeds > 1
     if workers is not None and not workers.is_this_process and not several:
         raise TrainingError(ONE_RUN)
-    if several and (nproc is not None or is_launched()):
+    if (several or len(configs) > 1) and (nproc is not None or is_launched()):
         raise TrainingError("Several processes train one model; for several trainings at once use --jobs.")
+    repeats: dict[str, Any] = {"folds": _wanted_folds(folds), "seeds": seeds, "ensemble": ensemble}
+    repeats |= {"workers": workers or 1, "command": typed_command()}
     stem = name or Path(edges).stem if edges is not None else Path(config.data.name).stem
     if nproc is not None and not is_launched():
         start_processes(nproc, restarts, output or new_folder(stem), resumed=False)
@@ -151,11 +175,15 @@ def train_command(
         dataset = None
         if edges is not None:
             dataset = own_tables(edges, nodes, name, header, directed, named, as_json or not team.leads)
-            config = config.with_values({"data.name": dataset.facts.name})
-            stem = Path(dataset.facts.name).stem
+            configs = [each.with_values({"data.name": dataset.facts.name}) for each in configs]
+            config, stem = configs[0], Path(dataset.facts.name).stem
         folder = folder_of_all(output, stem, team)
+        if len(configs) > 1:
+            comparison = Comparison.create(folder, configs, dataset, **repeats)
+            _compare(comparison, workers, as_json, report)
+            return
         if several:
-            summary = _several(config, dataset, folder, folds, seeds, ensemble, workers, as_json)
+            summary = _several(config, dataset, folder, repeats, as_json)
         else:
             summary = _train(config, dataset, folder, as_json, team)
         _finish(summary, as_json, team)
@@ -192,7 +220,7 @@ def config_for(what: str | None, changes: list[str], model: str | None = None) -
 
 
 def _of_recipe(what: str | None) -> Config:
-    config = Config()
+    config = Config.for_task("node")
     if what is not None:
         recipe = find_recipe(what)
         if recipe is not None:
@@ -268,8 +296,8 @@ def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bo
 
 def _listener(quiet: bool, team: Team) -> Listener | None:
     """Who shows how it goes: one of the processes does, unless nobody should."""
-    from pprgnn.cli.training_view import view
     from pprgnn.training.listener import Mute
+    from pprgnn.training.view import view
 
     return Mute() if not team.leads else None if quiet else view()
 
@@ -299,29 +327,35 @@ def _resume(folder: Path, changes: list[str], quiet: bool, workers: Workers | No
     return trained.summary | {"folder": str(folder)}
 
 
+def _wanted_folds(folds: str | None) -> int | None:
+    if folds is not None and folds != "all" and not (folds.isdigit() and int(folds) > 0):
+        raise TrainingError(f"--folds must be 'all' or a number from 1 on, but is {folds!r}.")
+    return None if folds is None else -1 if folds == "all" else int(folds)
+
+
 def _several(
-    config: Config,
-    dataset: GraphDataset | None,
-    folder: Path,
-    folds: str | None,
-    seeds: int,
-    ensemble: bool,
-    workers: Workers | None,
-    quiet: bool,
+    config: Config, dataset: GraphDataset | None, folder: Path, repeats: dict[str, Any], quiet: bool
 ) -> dict[str, Any]:
     from pprgnn.training.study import Study
 
-    if folds is not None and folds != "all" and not (folds.isdigit() and int(folds) > 0):
-        raise TrainingError(f"--folds must be 'all' or a number from 1 on, but is {folds!r}.")
-    wanted = None if folds is None else -1 if folds == "all" else int(folds)
-    options: dict[str, Any] = {"folds": wanted, "seeds": seeds, "ensemble": ensemble, "workers": workers or 1}
-    study = Study.create(folder, config, dataset, **options, command=typed_command())
+    study = Study.create(folder, config, dataset, **repeats)
     with _ending_well(folder):
         return study.run(_listeners(quiet))
 
 
+def _compare(comparison: Comparison, workers: Workers | None, as_json: bool, report: bool) -> None:
+    """Train all systems, then one table and one page about all of them."""
+    with _ending_well(comparison.folder):
+        summary = comparison.run(_listeners(as_json), workers)
+    _finish(summary, as_json)
+    if report and summary["systems"]:
+        write_after_training(summary, as_json)
+    if summary["failed"]:
+        raise typer.Exit(1)
+
+
 def _listeners(quiet: bool) -> Any:
-    from pprgnn.cli.training_view import view
+    from pprgnn.training.view import view
 
     return (lambda label: None) if quiet else (lambda label: view(f"{label}: "))
 
@@ -329,12 +363,12 @@ def _listeners(quiet: bool) -> Any:
 @contextlib.contextmanager
 def _ending_well(folder: Path, listener: Any = None) -> Iterator[None]:
     """Whatever happens, the live line ends; who stopped it at once is told how to go on."""
-    from pprgnn.training.run import CONFIG
+    from pprgnn.training.comparison import is_comparison
 
     try:
         yield
     except KeyboardInterrupt as error:
-        kept = (folder / CONFIG).is_file()
+        kept = (folder / CONFIG).is_file() or is_comparison(folder)
         raise KeyboardInterrupt(f"go on with `pprgnn train --resume {folder}`." if kept else "") from error
     finally:
         if hasattr(listener, "stop"):
@@ -354,11 +388,13 @@ def _finish(summary: dict[str, Any], as_json: bool, team: Team | None = None) ->
         return
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
+    elif "systems" in summary:
+        _show_comparison(summary)
     elif "runs" in summary:
         _show_study(summary)
     else:
         _show(summary)
-    if not summary["finished"]:
+    if not summary["finished"] and not summary.get("failed"):
         if not as_json:
             when = f" after epoch {summary['epochs']}" if "epochs" in summary else ""
             typer.echo(f"Stopped{when}; go on with `pprgnn train --resume {summary['folder']}`.")
@@ -366,7 +402,7 @@ def _finish(summary: dict[str, Any], as_json: bool, team: Team | None = None) ->
 
 
 def _show(summary: dict[str, Any]) -> None:
-    from pprgnn.cli.training_view import clock, layer_table, remarks, score_table
+    from pprgnn.training.view import clock, layer_table, remarks, score_table
 
     typer.echo()
     for line in (*score_table(summary), ""):
@@ -390,7 +426,7 @@ def _show(summary: dict[str, Any]) -> None:
 
 
 def _show_study(summary: dict[str, Any]) -> None:
-    from pprgnn.cli.training_view import aligned, percent
+    from pprgnn.training.view import aligned, percent
 
     metric = summary["metric"]
     parts = [part for part in ("val", "test") if part in summary["mean"]]
@@ -416,6 +452,19 @@ def _show_study(summary: dict[str, Any]) -> None:
     splits = summary.get("splits", ())  # those of folds are numbered
     for label, text in ([("split", splits[0])] if len(splits) == 1 else []) + [("kept in", summary["folder"])]:
         typer.echo(paragraph(f"{label:<9}", text, width()))
+
+
+def _show_comparison(summary: dict[str, Any]) -> None:
+    from pprgnn.training.view import comparison_table
+
+    typer.echo()
+    for line in comparison_table(summary["systems"]):
+        typer.echo(line)
+    for name, why in summary["failed"].items():
+        typer.echo(paragraph(f"{name} failed: ", why, width()))
+    typer.echo(
+        paragraph(f"{'kept in':<9}", ", ".join(each["folder"] for each in summary["systems"].values()), width())
+    )
 
 
 def _settings_lines(config: Config) -> list[str]:

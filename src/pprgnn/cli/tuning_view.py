@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pprgnn.cli.layout import is_terminal, paragraph, styled, width
-from pprgnn.cli.training_view import aligned, clock, percent
+from pprgnn.training.terminal import is_terminal, paragraph, styled, width
+from pprgnn.training.view import aligned, clock, percent
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -348,6 +348,10 @@ class Adjacency:
         """The largest entry of all rows, without sign."""
         return float(x.abs().max()) if x.numel() else 0.0
 
+    def of_all_rows(self, norm: float, largest: float) -> tuple[float, float]:
+        """A norm and a largest entry, from those of the rows that are here."""
+        return norm, largest
+
     def agreed(self, value: float) -> float:
         """A number on which all that work on this graph agree."""
         return value

@@ -67,6 +67,9 @@ class Problem(Protocol):
     def largest(self, x: Tensor) -> float:
         """The largest entry of a state, without sign."""
 
+    def of_all_rows(self, norm: float, largest: float) -> tuple[float, float]:
+        """A norm and a largest entry, from those of the rows that are here."""
+
     def agreed(self, value: float) -> float:
         """A number on which all agree who solve this together: depths must not differ between them."""
 

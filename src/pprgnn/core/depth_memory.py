@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple
 import torch
 from torch import Tensor
 
+from pprgnn.core import kernel
 from pprgnn.core.depth import Measured, Problem, Result, Run
 from pprgnn.core.rounding import PAIRS, ROUNDINGS, another_pass, estimated
 from pprgnn.core.solution import MARGIN, Depth, Sketch, Status, unit_roundoff
@@ -28,6 +29,7 @@ SMALLEST = 1e-12  # below, an error is noise
 SLACK = 5.0  # how far below the aim (log) an error must be to say that a pass is much too deep
 TINY = 1e-12  # of ‖B‖: numbers of this size must not underflow
 FAINT = 1e-10  # below, the share of a channel is as good as none
+SENSITIVE = 5.0  # where parts of B may grow by more than this (log), each of its rows is looked at
 
 
 class Differences(NamedTuple):
@@ -83,6 +85,7 @@ class _Step:
     weight: Tensor
     sketch: Tensor  # random projections of B, relative to ‖B‖
     size: float  # of the sketch
+    rows: Tensor | None = None  # size (log) and direction of each row of B, where small ones may matter
 
     def comparable(self, other: _Step) -> bool:
         """Whether both are steps of the same layer."""
@@ -90,22 +93,33 @@ class _Step:
         return all(a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs)
 
     @cached_property
-    def log_norm(self) -> float:
-        return math.log(max(float(torch.linalg.vector_norm(self.weight)), 1e-30))
+    def _seen(self) -> tuple[Tensor, float]:
+        return kernel.look(self.sketch, self.weight, FAINT) or look(self.sketch, self.weight, FAINT)
 
     @cached_property
-    def log_channels(self) -> Tensor:
-        """The share of each channel in B and in what the next steps make of it, as far as the sketch tells."""
-        shares: Tensor = torch.linalg.vector_norm(self.sketch, dim=0)
-        channels = shares.size(0)
-        if self.weight.numel() == channels**2:
-            coupled = self.weight.view(channels, channels).abs() / math.exp(self.log_norm)
-            coupled = coupled + coupled.t()  # its layout is that of whoever made it
-            spread = shares
-            for _ in range(3):
-                spread = spread @ coupled
-                shares = shares + spread
-        return (shares + FAINT).log_()
+    def log_norm(self) -> float:
+        """Of W."""
+        return math.log(max(self._seen[1], 1e-30))
+
+    def changes(self, then: _Step) -> tuple[float, float, float]:
+        """‖ΔW‖, the same of the sketch, and by which factor the share of a channel has grown."""
+        weight, sketch = torch.dist(self.weight, then.weight), torch.dist(self.sketch, then.sketch)
+        growth = float((self._seen[0] / then._seen[0]).max())
+        if self.rows is not None and then.rows is not None and self.rows.shape == then.rows.shape:
+            moved = float((self.rows - then.rows).abs_().max())
+            growth = max(growth, math.exp(min(moved, 700.0))) if moved == moved else math.nan
+        return float(weight), float(sketch), growth
+
+
+def look(sketch: Tensor, weight: Tensor, faint: float) -> tuple[Tensor, float]:
+    """The share of each channel in B and in what the next steps make of it, as far as the sketch tells; ‖W‖."""
+    shares: Tensor = torch.linalg.vector_norm(sketch, dim=0).add_(faint)
+    spread, norm = shares, float(torch.linalg.vector_norm(weight))
+    if weight.dim() == 2 and weight.size(0) == len(shares):
+        coupled = weight.abs() / max(norm, 1e-30)
+        for _ in range(3):
+            spread = shares + spread @ coupled + coupled @ spread
+    return spread, norm
 
 
 @dataclass(frozen=True)
@@ -203,8 +217,9 @@ class DepthMemory:
     _pause: int = field(default=0, repr=False)  # steps until the next attempt
     _failure: Depth | None = field(default=None, repr=False)
     _rounding: bool = field(default=False, repr=False)  # whether rounding was too large at the last check
-    _delicate: bool = field(default=False, repr=False)  # whether it may decide between branches
-    _doubtful: bool = field(default=False, repr=False)  # whether it did, or what lies beyond max_depth may
+    _peak: float = field(default=0.0, repr=False)  # by how much (log) small entries of B may grow
+    _delicate: bool = field(default=False, repr=False)  # whether rounding may decide between branches
+    _doubtful: bool = field(default=False, repr=False)  # whether every step must be checked
 
     def forget(self) -> None:
         """Start anew."""
@@ -232,7 +247,7 @@ class DepthMemory:
             trial.go(self._failure.k)
             known = Depth(trial.depth, self._failure.status, estimated_error=self._failure.measured_error)
             return known, trial.result
-        step = _look(problem, scale)
+        step = _look(problem, scale, rows=self._peak > SENSITIVE)
         if self._last is None:
             self._before = step
             guess = trial.guess(START)
@@ -263,11 +278,12 @@ class DepthMemory:
         sizes = zip(step.graph[:2], checked.graph[:2], strict=True)
 
         def changes(then: _Step) -> tuple[float, float, float]:
-            turn = depth * float(torch.dist(step.weight, then.weight)) / math.exp(then.log_norm)
-            growth = problem.agreed(float((step.log_channels - then.log_channels).max()))
+            weight, sketch, growth = step.changes(then)
+            sketch, growth = problem.of_all_rows(sketch, growth)
+            turn, growth = depth * weight / math.exp(then.log_norm), math.log(max(growth, 1e-30))
             if step.graph[0] != then.graph[0]:
                 return turn, 1.0, growth
-            change = problem.norm(step.sketch - then.sketch) / max(then.size, 1e-30)  # it may be 0 by chance
+            change = sketch / max(then.size, 1e-30)  # it may be 0 by chance
             return turn, max(change, abs(step.log_scale - then.log_scale)), growth
 
         weight, since_check, growth = changes(checked)
@@ -361,11 +377,14 @@ class DepthMemory:
             self._pause = min(2**self._failed, 64)
             return found, trial.result
         self._failed, self._failure = 0, None
-        self._delicate = trial.delicate
+        trial.least_peak = 0.9 * self._peak
+        self._peak, self._delicate = trial.peak, trial.delicate
+        if self._peak > SENSITIVE and step.rows is None:
+            step = replace(step, rows=_rows(trial.problem.b, trial.scale))
         if self._delicate and found.status.converged:
             found = trial.look_closer(found)
             self._rounding = found.status is Status.ROUNDING
-        self._doubtful = self._delicate and not found.status.converged
+        self._doubtful = self._delicate and (trial.unrelated or not found.status.converged)
         self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output)
         if differences is not None and differences.unlike:
             self._unlike.append(differences)
@@ -410,7 +429,8 @@ class DepthMemory:
             state["last"] = [_to_json(number) for number in numbers]
             for name, step in (("checked", self._last.step), ("before", self._before)):
                 state[name] = [step.eps, step.log_scale, _to_json(step.size), *step.graph]
-                state["tensors"] |= {f"{name}_weight": step.weight.clone(), f"{name}_sketch": step.sketch.clone()}
+                tensors = {"weight": step.weight, "sketch": step.sketch, "rows": step.rows}
+                state["tensors"] |= {f"{name}_{kind}": t.clone() for kind, t in tensors.items() if t is not None}
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -419,7 +439,8 @@ class DepthMemory:
             known = DepthMemory(self.rule, self.share)
             for name in ("checks", "_depth", "_unlike_steps", "_unchecked", "_good_checks", "_failed", "_pause"):
                 setattr(known, name, int(state[name.lstrip("_")]))
-            known._work, known._of_guess = float(state["work"]), float(state["of_guess"])
+            for name in ("_work", "_of_guess", "_peak"):
+                setattr(known, name, float(state[name.lstrip("_")]))
             for name in ("_rounding", "_delicate", "_doubtful"):
                 setattr(known, name, bool(state[name.lstrip("_")]))
             known._surprises.extend(float(each) for each in state["surprises"])
@@ -449,6 +470,7 @@ class _Trial(Generic[Result]):
     ) -> None:
         self.problem, self.tol, self.max_depth, self.levels, self.scale = problem, tol, max_depth, levels, scale
         self.run, self.aim = run, math.log(tol)
+        self.least_peak = 0.0  # by checks before this one: a single one may see little
         self.eps: float | None = None  # given: what lies between the two depths counts
         self.depth = self.shallower = self.products = 0
         self.log_error = self.log_output = self.allowed = math.inf
@@ -492,13 +514,22 @@ class _Trial(Generic[Result]):
         return error <= self.allowed
 
     @property
-    def delicate(self) -> bool:
-        """Whether rounding may grow to the size of the state, by how errors have changed from level to level."""
+    def peak(self) -> float:
+        """By how much (log) a part of B may grow: ∏ κ βₙ over all levels that enlarge, κ by how errors changed."""
         eps, gain = float(self.problem.eps.min()), 0.0
         if math.isfinite(self.log_error):
             gain = max(_gain(self.log_error, self.shallower, eps), 0.0)
-        peak = (math.expm1(gain) - gain) / eps  # log of ∏ κ βₙ over all levels that enlarge
-        return peak + math.log(MARGIN * unit_roundoff(self.ends[0])) > 0
+        return max((math.expm1(gain) - gain) / eps, self.least_peak)
+
+    @property
+    def delicate(self) -> bool:
+        """Whether rounding may grow to the size of the state."""
+        return self.peak + math.log(MARGIN * unit_roundoff(self.ends[0])) > 0
+
+    @property
+    def unrelated(self) -> bool:
+        """Whether a single rounding may become as large as the state: no step then tells of the next one."""
+        return self.peak + math.log(unit_roundoff(self.ends[0])) > 0
 
     @property
     def beyond(self) -> bool:
@@ -509,7 +540,8 @@ class _Trial(Generic[Result]):
 
     def look_closer(self, found: Depth) -> Depth:
         """What rounding does to a pass that agrees with another one, since both may be on a wrong branch."""
-        error, harmless, products = estimated(self.problem, self.ends[0], self.depth, self.tol, PAIRS[:2])
+        pairs = PAIRS if self.unrelated else PAIRS[:2]
+        error, harmless, products = estimated(self.problem, self.ends[0], self.depth, self.tol, pairs)
         found = replace(found.with_products(products), rounding_error=error)
         if not harmless:
             return replace(found, status=Status.ROUNDING)
@@ -549,17 +581,27 @@ class _Trial(Generic[Result]):
         self.log_error = math.log(max(error, SMALLEST)) if math.isfinite(error) else math.inf
 
 
-def _look(problem: Problem, scale: float) -> _Step:
+def _look(problem: Problem, scale: float, rows: bool) -> _Step:
     b = problem.b.reshape(-1, problem.b.size(-1))
     sketch = (_signs(b.size(0)).to(b) @ b) / scale
+    weight = problem.gauge.detach().clone(memory_format=torch.contiguous_format)
+    square = weight.numel() == b.size(1) ** 2  # which channel goes into which, or nothing of that kind
     return _Step(
         graph=problem.graph,
         eps=problem.agreed(float(problem.eps.min())),
         log_scale=math.log(scale),
-        weight=problem.gauge.detach().flatten().clone(),
+        weight=weight.view(b.size(1), b.size(1)) if square else weight,
         sketch=sketch,
         size=problem.norm(sketch),
+        rows=_rows(b, scale) if rows else None,
     )
+
+
+def _rows(b: Tensor, scale: float) -> Tensor:
+    """Size (log) and direction of each row, as far as a random projection tells; faint ones have neither."""
+    b = b.detach().reshape(-1, b.size(-1))
+    sizes = torch.linalg.vector_norm(b, dim=1) + FAINT * scale
+    return torch.stack([sizes.log(), (b @ _signs(b.size(1))[0].to(b)) / sizes])
 
 
 @lru_cache(maxsize=4)
@@ -570,9 +612,12 @@ def _signs(count: int) -> Tensor:
 
 def _step_from(state: Mapping[str, Any], name: str) -> _Step:
     eps, log_scale, size, nodes, edges, fingerprint = state[name]
-    weight, sketch = (state["tensors"][f"{name}_{kind}"].clone() for kind in ("weight", "sketch"))
+    tensors = {kind: state["tensors"].get(f"{name}_{kind}") for kind in ("weight", "sketch", "rows")}
+    weight, sketch, rows = (None if tensor is None else tensor.clone() for tensor in tensors.values())
+    if weight is None or sketch is None:
+        raise KeyError(f"{name}_weight, {name}_sketch")
     graph = int(nodes), int(edges), int(fingerprint)
-    return _Step(graph, float(eps), float(log_scale), weight, sketch, float(size))
+    return _Step(graph, float(eps), float(log_scale), weight, sketch, float(size), rows)
 
 
 def _to_json(value: Any) -> Any:

@@ -10,9 +10,11 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -462,6 +464,45 @@ int product(Graph<T> g, const T* x, T* out, int threads) {
     return 0;
 }
 
+// look() of depth_memory.py, once in every training step: one call instead of a dozen operations on small tensors.
+template <class T>
+void look(int64_t d, int64_t probes, const T* sketch, const T* w, double faint, T* shares, double* norm) {
+    double squares = 0;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = 0; i < d * d; ++i) squares += double(w[i]) * w[i];
+    *norm = std::sqrt(squares);
+    std::vector<double> first(d), spread, next;
+    for (int64_t k = 0; k < probes; ++k)
+        for (int64_t j = 0; j < d; ++j) first[j] += double(sketch[k * d + j]) * sketch[k * d + j];
+    for (double& share : first) share = std::sqrt(share) + faint;
+    spread = first;
+    const double inverse = 1 / std::max(*norm, 1e-30);
+    for (int times = 0; times < 3; ++times) {
+        next = first;
+        for (int64_t i = 0; i < d; ++i) {
+            double sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t j = 0; j < d; ++j) {
+                const double coupled = std::abs(double(w[i * d + j])) * inverse;
+                sum += coupled * spread[j];
+                next[j] += coupled * spread[i];
+            }
+            next[i] += sum;
+        }
+        spread.swap(next);
+    }
+    std::copy(spread.begin(), spread.end(), shares);
+}
+
+template <class Work>
+int attempt(Work work) {
+    try {
+        return work(), 0;
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+}
+
 }  // namespace
 
 // All return 0, or 1 when scratch memory could not be had.
@@ -469,6 +510,10 @@ int product(Graph<T> g, const T* x, T* out, int threads) {
     extern "C" int pprgnn_product_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
                                            const T* value, const T* x, T* out, int threads) {                         \
         return product<T>({n, d, crow, col, value}, x, out, threads);                                                 \
+    }                                                                                                                  \
+    extern "C" int pprgnn_look_##suffix(int64_t d, int64_t probes, const T* sketch, const T* w, double faint,         \
+                                        T* shares, double* norm, int)  {                                              \
+        return attempt([=] { look<T>(d, probes, sketch, w, faint, shares, norm); });                                  \
     }                                                                                                                  \
     extern "C" int pprgnn_forward_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
                                            const T* value, const T* b, const T* w, const T* eps, double slope,        \

@@ -96,6 +96,22 @@ def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor], order:
     )
 
 
+def look(sketch: Tensor, weight: Tensor, faint: float) -> tuple[Tensor, float] | None:
+    """What :func:`pprgnn.core.depth_memory.look` answers, or ``None`` where C cannot see the numbers."""
+    probes, channels = sketch.shape
+    square = weight.shape == (channels, channels) and weight.dtype == sketch.dtype in _SUFFIX and channels > 0
+    library = _library(os.environ.get("PPRGNN_KERNEL")) if square and sketch.device.type == "cpu" else None
+    if library is None:
+        return None
+    shares, norm = torch.empty_like(sketch[0]), ctypes.c_double()
+    function = getattr(library, f"pprgnn_look_{_SUFFIX[sketch.dtype]}")
+    try:
+        call(function, channels, probes, sketch, weight, ctypes.c_double(faint), shares, ctypes.byref(norm))
+    except (ValueError, RuntimeError):  # no numbers in memory: tensors of torch.func
+        return None
+    return shares, norm.value
+
+
 def iterate(
     library: ctypes.CDLL,
     matrix: Tensor,

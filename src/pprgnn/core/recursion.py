@@ -79,6 +79,10 @@ class Problem:
         """The largest entry of all rows, without sign."""
         return self.adj.largest(x)
 
+    def of_all_rows(self, norm: float, largest: float) -> tuple[float, float]:
+        """A norm and a largest entry, from those of the rows that are here."""
+        return self.adj.of_all_rows(norm, largest)
+
     def agreed(self, value: float) -> float:
         """That of the first process, where several hold the graph."""
         return self.adj.agreed(value)

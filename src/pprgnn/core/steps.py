@@ -26,6 +26,25 @@ from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Sket
 from pprgnn.core.solve import check_limits, check_precision, failure, finite
 
 
+def unrolled(
+    function: Callable[[Tensor], Tensor],
+    b: Tensor,
+    eps: Tensor,
+    activation: Activation,
+    levels: range,
+    state: Tensor | None = None,
+) -> Tensor:
+    """G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B) over ``levels``, the last one first, as plain operations for whoever traces them.
+
+    ``state`` is what the levels above came to; by default there are none, and G = φ(B).
+    """
+    phi = activation.function
+    g = phi(b) if state is None else state
+    for n in reversed(levels):
+        g = phi(function(g) * decay(n, eps) + b)
+    return g
+
+
 @dataclass(frozen=True)
 class Steps:
     """A recursion of any steps, as the depth rules see it. Nothing here is in an inner node order."""
@@ -86,6 +105,10 @@ class Steps:
         """The largest entry, without sign."""
         return float(x.abs().max())
 
+    def of_all_rows(self, norm: float, largest: float) -> tuple[float, float]:
+        """All are here."""
+        return norm, largest
+
     def agreed(self, value: float) -> float:
         """Nobody else is asked."""
         return value
@@ -124,12 +147,10 @@ class Steps:
 
     def finish(self, g: Tensor, terms: int, checkpoint: bool) -> Tensor:
         """The last steps, with autograd."""
-        for n in range(terms - 1, -1, -1):
-            g = (
-                repeat_in_backward(self._differentiable, n, g, use_reentrant=False)
-                if checkpoint
-                else self._differentiable(n, g)
-            )
+        if not checkpoint:
+            return self._unrolled(range(terms), g)
+        for n in reversed(range(terms)):
+            g = repeat_in_backward(self._unrolled, range(n, n + 1), g, use_reentrant=False)
         return g
 
     def solve(
@@ -177,8 +198,8 @@ class Steps:
             warnings.warn(failure(solution, facts, tol, max_depth), ConvergenceWarning, stacklevel=3)
         return solution
 
-    def _differentiable(self, n: int, g: Tensor) -> Tensor:
-        return self.activation.function(self.function(g) * decay(n, self.eps) + self.b)
+    def _unrolled(self, levels: range, g: Tensor) -> Tensor:
+        return unrolled(self.function, self.b, self.eps, self.activation, levels, g)
 
 
 def solve_steps(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.entries import Normalization
 from pprgnn.data.card import Metric, Task, titled
 from pprgnn.data.errors import DataError
+from pprgnn.data.sparse_features import DENSE_VIEW, compact, is_sparse, take_rows, to_dense
 from pprgnn.data.wording import noun
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     Every graph has `edge_index` (2 × E, both directions of an undirected edge, each once, no duplicates), `x` or
     no `x`, and `y` or, before anything is labelled, no `y`. On a node task `y` is one class per node (``-1``: not
     labelled) or, with several labels per node, a float matrix of zeros and ones; there `labelled` tells rows that
-    are not labelled from rows of zeros.
+    are not labelled from rows of zeros. An `x` of a single graph that is wide and mostly zero is kept in CSR
+    (:mod:`pprgnn.data.sparse_features`); in `dataset[0]` it is dense unless that is too large.
 
     Optional per-node tensors: `labelled` (bool), `train_mask`, `val_mask`, `test_mask` (one column per published
     split), `part` (0, 1, 2: train, val, test; -1: none), `node_id` (the number the source uses), `gene`,
@@ -89,6 +91,8 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         for data in graphs:
             data.num_nodes = data.num_nodes  # not left to be inferred: nodes may have neither edges nor features
         if len(graphs) == 1:
+            if graphs[0].x is not None:
+                graphs[0].x = compact(graphs[0].x)
             return cls(graphs[0], None, facts)
         data, slices = cls.collate(list(graphs))
         return cls(data, slices, facts)
@@ -121,6 +125,13 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             return [int(self._data.num_nodes)]
         return [int(self._data._num_nodes[i]) for i in self.indices()]
 
+    def get(self, idx: int) -> Data:
+        """One graph as PyG has it: with dense features, unless they would take more than 256 MB."""
+        data = super().get(idx)
+        if "x" in data and is_sparse(data.x) and data.x.numel() <= DENSE_VIEW:
+            data.x = data.x.to_dense()
+        return data
+
     def __iter__(self) -> Iterator[Data]:
         return (self[i] for i in range(len(self)))
 
@@ -143,7 +154,16 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         if self._indices is None:
             whole: Tensor = self._data[name]
             return whole
-        return torch.cat([self._data[name][:0], *(data[name] for data in self)])
+        parts: list[Tensor] = [data[name] for data in self]
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat([to_dense(each) for each in (take_rows(self._data[name], slice(0)), *parts)])
+
+    @classmethod
+    def collate(cls, graphs: list[Data]) -> tuple[Data, dict[str, Tensor] | None]:
+        """As PyG does it; of several graphs it can collate dense features alone."""
+        data, slices = super().collate(graphs if len(graphs) == 1 else [*map(_with_dense_features, graphs)])
+        return data, slices
 
     def rename(self, name: str) -> GraphDataset:
         """The same graphs under another name."""
@@ -155,6 +175,14 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         """A deep copy, or one of the graphs that ``idx`` chooses; no file is behind it."""
         copied: GraphDataset = super().copy(idx)
         copied.path = None
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphDataset:
+        x = self._data.x
+        if x is not None and is_sparse(x):
+            memo[id(x)] = x.clone()  # torch cannot copy these deeply
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(deepcopy(self.__dict__, memo))
         return copied
 
     # ------------------------------------------------------------------------------------------------- views
@@ -190,3 +218,11 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             f"{self.num_features} {noun(self.num_features, 'feature')}, "
             f"{kind}{self.num_classes} {noun(self.num_classes, 'class', 'classes')} per {self.facts.task})"
         )
+
+
+def _with_dense_features(graph: Data) -> Data:
+    if graph.x is None or not is_sparse(graph.x):
+        return graph
+    graph = copy(graph)
+    graph.x = to_dense(graph.x)
+    return graph

@@ -25,12 +25,14 @@ from pprgnn.core.order import LARGE_GRAPH
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.roots import cache_root
+from pprgnn.data.sparse_features import from_tensors, is_sparse, tensors_of
 from pprgnn.data.whole_file import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from pprgnn.core.entries import Normalization
 
-FORMAT = "pprgnn graphs, version 1"
+FORMAT = "pprgnn graphs, version 2"
+READABLE = (FORMAT, "pprgnn graphs, version 1")  # which had no sparse features
 SUFFIX = ".safetensors"
 ADJACENCY = ".adjacency"
 
@@ -42,6 +44,9 @@ def save(dataset: GraphDataset, path: Path | str) -> None:
         dataset = dataset.copy()
     data, slices = dataset._data, dataset.slices or {}
     tensors = {f"data.{key}": value for key, value in data.to_dict().items() if isinstance(value, Tensor)}
+    if "x" in data and is_sparse(data.x):
+        del tensors["data.x"]
+        tensors |= {f"x.{key}": value for key, value in tensors_of(data.x).items()}
     tensors |= {f"slices.{key}": value for key, value in slices.items() if key != "num_nodes"}
     tensors["num_nodes"] = torch.tensor(dataset.graph_sizes)
     if dataset.node_names is not None:
@@ -58,7 +63,7 @@ def open_file(path: Path | str) -> GraphDataset:
     """Read what :func:`save` wrote; tensors stay on disk until they are used."""
     path = Path(path)
     tensors, metadata = read_tensors(path)
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") not in READABLE:
         raise DataError(
             f"{path} is not a file of prepared graphs ({FORMAT}); make one with `pprgnn data import -o FILE`."
         )
@@ -71,11 +76,13 @@ def open_file(path: Path | str) -> GraphDataset:
 
 
 def _assemble(tensors: Mapping[str, Tensor], facts: Facts) -> GraphDataset:
-    part: dict[str, dict[str, Tensor]] = {"data": {}, "slices": {}, "names": {}}
+    part: dict[str, dict[str, Tensor]] = {"data": {}, "x": {}, "slices": {}, "names": {}}
     for name, tensor in tensors.items():
         section, _, key = name.partition(".")
         if key:
             part[section][key] = tensor
+    if part["x"]:
+        part["data"]["x"] = from_tensors(part["x"])
     data, sizes = Data.from_dict(part["data"]), tensors["num_nodes"].tolist()
     data.num_nodes = sum(sizes)
     if part["slices"]:

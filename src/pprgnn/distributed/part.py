@@ -66,6 +66,10 @@ class GraphPart(Adjacency):
         """‖x‖_F of the rows of all processes."""
         return math.sqrt(self.team.total(frobenius_norm(x) ** 2)[0])
 
+    def of_all_rows(self, norm: float, largest: float) -> tuple[float, float]:
+        """The same of the rows of all processes."""
+        return math.sqrt(self.team.total(norm**2)[0]), self.team.largest(largest)
+
     def largest(self, x: Tensor) -> float:
         """The largest entry of the rows of all processes."""
         return self.team.largest(super().largest(x))

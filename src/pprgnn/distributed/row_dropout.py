@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.nn.dropout import Dropout
+from pprgnn.data.sparse_features import is_sparse, on_values, row_of_entries
+from pprgnn.nn.dropout import Dropout, TorchDropout
 
 WORD = 1 << 32
 # Entries hashed at once: on the CPU what fits into a core's cache, elsewhere enough to keep the device busy.
@@ -67,18 +68,23 @@ class RowDropout(torch.nn.Dropout):
         """Drop entries in training, with the rate rounded to the next of 2^32 steps; the mean is exact."""
         dropped = round(self.p * WORD)
         if not self.training or dropped in (0, WORD):
-            return super().forward(x)
+            return on_values(super().forward, x)
         key = self.numbers.next_key(self.number)  # counted also where there are no rows: all count alike
         if x.dim() == 0:
             raise ValueError("Dropout by nodes needs rows, but a single number came.")
+        if is_sparse(x):
+            return _drop_stored(x, self.numbers.of(x), key, dropped)
         y: Tensor = _Drop.apply(x, self.numbers.of(x), key, dropped)  # type: ignore[no-untyped-call]
         return x.copy_(y) if self.inplace else y
+
+
+KINDS = (torch.nn.Dropout, TorchDropout, Dropout, RowDropout)
 
 
 def use_row_dropout(network: torch.nn.Module) -> RowNumbers:
     """Turn every plain dropout of a network, torch's or ours, into a :class:`RowDropout`, in place."""
     numbers = RowNumbers()
-    modules = [each for each in network.modules() if type(each) in (torch.nn.Dropout, Dropout, RowDropout)]
+    modules = [each for each in network.modules() if type(each) in KINDS]
     for number, module in enumerate(modules):
         module.__class__ = RowDropout
         module.numbers, module.number = numbers, number  # type: ignore[assignment]
@@ -105,8 +111,7 @@ def _drop(x: Tensor, nodes: Tensor, key: int, dropped: int) -> Tensor:
     columns = math.prod(x.shape[1:])
     if not out.numel():
         return out
-    row_keys = _mix(nodes, key).view(torch.int32).view(-1, 2)
-    column_keys = _mix(torch.arange(columns, device=x.device), ~key).view(torch.int32)[::2].contiguous()
+    row_keys, column_keys = _keys(nodes, columns, key)
     scale, threshold = WORD / (WORD - dropped), dropped - WORD // 2
     step = max(1, BLOCK.get(x.device.type, LARGE_BLOCK) // columns)
     room = torch.empty(2, min(step, len(nodes)), columns, dtype=torch.int32, device=x.device)
@@ -117,6 +122,21 @@ def _drop(x: Tensor, nodes: Tensor, key: int, dropped: int) -> Tensor:
         part = torch.mul(x[rows].reshape(-1, columns), scale, out=flat[rows])
         part.masked_fill_(hashed < threshold, 0)
     return out
+
+
+def _drop_stored(x: Tensor, nodes: Tensor, key: int, dropped: int) -> Tensor:
+    """The same of a CSR matrix: what is stored is dropped where it would be among zeros."""
+    row_keys, column_keys = _keys(nodes, x.size(1), key)
+    row_keys, column_keys = row_keys[row_of_entries(x)], column_keys[x.col_indices()].unsqueeze(1)
+    hashed = _hash(row_keys, column_keys, torch.empty(2, len(row_keys), 1, dtype=torch.int32, device=x.device))
+    gone, scale = hashed.flatten() < dropped - WORD // 2, WORD / (WORD - dropped)
+    return on_values(lambda value: (value * scale).masked_fill_(gone, 0), x)
+
+
+def _keys(nodes: Tensor, columns: int, key: int) -> tuple[Tensor, Tensor]:
+    """Two halves for each row, one number for each column."""
+    column_keys = _mix(torch.arange(columns, device=nodes.device), ~key).view(torch.int32)[::2].contiguous()
+    return _mix(nodes, key).view(torch.int32).view(-1, 2), column_keys
 
 
 def _hash(row_keys: Tensor, column_keys: Tensor, room: Tensor) -> Tensor:

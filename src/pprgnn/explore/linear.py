@@ -20,6 +20,7 @@ from pprgnn.core.decay import as_eps, decay
 from pprgnn.core.kernel import multiply
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution, Status
+from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, gradients
 from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet
@@ -83,7 +84,8 @@ class LinearGraph:
     def _logits(self, row: int, states: Tensor) -> Tensor:
         """Behind the recursion, for several states of one row."""
         network = self.model.network
-        x = None if self.batch.x is None else self.batch.x[row].expand(len(states), -1)
+        given = self.batch.x
+        x = None if given is None else to_dense(take_rows(given, slice(row, row + 1))).expand(len(states), -1)
         return network.decode(network.encode(x, _Copies(row, states)))
 
     def formed(self, row: int, depths: Sequence[int]) -> Tensor:

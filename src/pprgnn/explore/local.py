@@ -25,6 +25,7 @@ from pprgnn.core.kernel import multiply
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.recursion import Problem
 from pprgnn.core.solution import Solution, Status
+from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, trace
 from pprgnn.nn.network import Network
 from pprgnn.nn.ppr_conv import PPRConv
@@ -93,7 +94,7 @@ class LocalGraph:
         place = int((nodes == row).nonzero())
         network = self.model.network
         with torch.enable_grad():
-            x = self.x[nodes].requires_grad_(True)
+            x = to_dense(take_rows(self.x, nodes)).requires_grad_(True)
             with _rows(network, x, self.batch.x is None):
                 state = network.encode(None if self.batch.x is None else x, around)
                 logits = network.decode(state[place : place + 1])[0]

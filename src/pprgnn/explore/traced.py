@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.nn.network import Network
-from pprgnn.training.attribution import _embedding, _score
-from pprgnn.training.batches import Batch
+from pprgnn.training.attribution import _score
 from pprgnn.training.model import Model
 
 
@@ -30,12 +29,6 @@ class Traced:
     biases: float
     left_out: str = ""
     partial: bool = False
-
-
-def inputs_of(model: Model, batch: Batch) -> Tensor:
-    """Features or learned rows, such that gradients flow to them."""
-    x = _embedding(model.network) if batch.x is None else batch.x.detach().clone()
-    return x.requires_grad_(True)
 
 
 def gradients(model: Model, logits: Tensor, target: int, x: Tensor) -> tuple[float, Tensor, float]:

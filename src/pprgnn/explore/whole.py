@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pprgnn.explore.traced import Traced, inputs_of, trace
+from pprgnn.explore.traced import Traced, trace
+from pprgnn.training.attribution import inputs_of
 from pprgnn.training.batches import Batch
 from pprgnn.training.model import Model
 
@@ -28,7 +29,7 @@ class WholeGraph:
         network, batch = self.model.network, self.batch
         with torch.enable_grad():
             if self._kept is None:
-                x = inputs_of(self.model, batch)
+                x = inputs_of(network, batch).requires_grad_(True)
                 given = None if batch.x is None else x
                 self._kept = x, network.encode(given, batch.edges, batch.edge_weight)
             x, state = self._kept

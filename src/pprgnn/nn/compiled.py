@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import Fixed
+from pprgnn.core.steps import unrolled
 from pprgnn.nn import operators, traced_edges
 from pprgnn.nn.operators import ALL, OWN, Graph, Options, activation_word, rule_word
 
@@ -285,5 +286,9 @@ def _messages(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | 
     source, target = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)
     edges = (source, target, edge)
     b = layer._input_term(traced_edges.propagated(b, *edges) if layer.smooth_input else b)
-    eps = torch.as_tensor(layer.eps, dtype=b.dtype, device=b.device)
-    return traced_edges.recursion(b, layer.recurrent_weight(), eps, layer.activation, layer.depth_rule.k, edges)
+    weight, eps = layer.recurrent_weight(), torch.as_tensor(layer.eps, dtype=b.dtype, device=b.device)
+
+    def step(g: Tensor) -> Tensor:
+        return traced_edges.propagated(g, *edges) @ weight
+
+    return unrolled(step, b, eps, layer.activation, range(layer.depth_rule.k))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from pprgnn.core.decay import decay
 from pprgnn.core.depth import Fixed, run_at_depth
 from pprgnn.core.handles import held
+from pprgnn.core.steps import unrolled
 from pprgnn.nn.known_convs import know
 from pprgnn.nn.wrapped_conv import draws_at_random
 
@@ -88,16 +88,15 @@ def forward(
     kwargs: dict[str, Any],
 ) -> Tensor:
     """The state; ``call`` is the convolution on these arguments."""
-    phi, wants_grad = layer.activation.function, torch.is_grad_enabled()
+    phi, wants_grad = layer.activation, torch.is_grad_enabled()
     rates = layer.eps
     eps = rates.to(b.dtype) if isinstance(rates, Tensor) else torch.full((), rates, dtype=b.dtype, device=b.device)
     rule, terms = layer.depth_rule, (layer.grad_terms if wants_grad else 0)
     if isinstance(rule, Fixed):
-        g, left = phi(b), rule.k
+        g, left = phi.function(b), rule.k
         if terms is not None and terms < rule.k:
             with torch.no_grad():
-                for n in range(rule.k - 1, terms - 1, -1):
-                    g = phi(call(g) * decay(n, eps) + b)
+                g = unrolled(call, b, eps, phi, range(terms, rule.k))
             left = terms
     else:
         _check(layer, args, kwargs)
@@ -107,9 +106,7 @@ def forward(
         with torch.no_grad():
             g = torch.ops.pprgnn.settle(b, eps, layer.handle, parameters, values, names, terms)
         left = terms
-    for n in range(left - 1, -1, -1):
-        g = phi(call(g) * decay(n, eps) + b)
-    return g
+    return unrolled(call, b, eps, phi, range(left), g)
 
 
 def _check(layer: InfiniteDepth, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

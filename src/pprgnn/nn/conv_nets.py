@@ -20,6 +20,7 @@ from pprgnn.nn.network import GraphHead, Network, check_features
 ConvName = Literal["gcn", "gat", "gatv2", "gin", "sage", "graph", "transformer"]
 WITH_HEADS = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
 WITH_WEIGHTS = ("gcn", "graph")  # read the weights of edges
+SUMMING = ("gin", "sage", "graph")  # sum over the neighbours first
 
 
 def conv_of(name: str, in_channels: int, channels: int, heads: int) -> torch.nn.Module:
@@ -58,6 +59,11 @@ class ConvNet(Network):
         self.convs = torch.nn.ModuleList()
         self.head: torch.nn.Module = torch.nn.Identity()
 
+    @property
+    def linear_first(self) -> bool:
+        """Whether the first layer begins with a linear map, and not with sums over the neighbours."""
+        return isinstance(self.convs[0], InfiniteDepth) or self.conv not in SUMMING
+
     def _add_head(self, hidden: int, num_classes: int, pooling: str) -> None:
         if self.for_graphs:
             self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=self.dropout)
@@ -68,7 +74,7 @@ class ConvNet(Network):
         self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None
     ) -> tuple[Tensor, list[Any]]:
         """The features after their dropout, and what every convolution is called with."""
-        x = check_features(x, self.in_channels)
+        x = check_features(x, self.in_channels, sparse=self.linear_first)
         if isinstance(edge_index, Adjacency):
             raise DataError(f"{type(self).__name__} needs a plain edge_index, but got a pprgnn.Adjacency.")
         if edge_weight is not None and self.conv not in WITH_WEIGHTS:

@@ -13,6 +13,7 @@ from torch_geometric.nn.resolver import aggregation_resolver
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.data.errors import DataError
+from pprgnn.data.sparse_features import to_dense
 from pprgnn.nn.dropout import Dropout
 from pprgnn.nn.layers import ppr_layers
 
@@ -97,8 +98,11 @@ def _reset(module: torch.nn.Module) -> None:
             _reset(child)
 
 
-def check_features(x: Tensor | None, in_channels: int) -> Tensor:
-    """Return ``x`` if it has ``in_channels`` columns, or say what is wrong."""
+def check_features(x: Tensor | None, in_channels: int, *, sparse: bool = False) -> Tensor:
+    """Return ``x`` if it has ``in_channels`` columns, or say what is wrong.
+
+    It becomes dense, unless ``sparse`` says that the network does no more with it than dropout and a linear layer.
+    """
     if x is None:
         raise DataError(
             f"This network reads {in_channels} features per node, but got none (x is None); give the nodes "
@@ -109,7 +113,7 @@ def check_features(x: Tensor | None, in_channels: int) -> Tensor:
             f"This network reads {in_channels} features per node, but x has shape {tuple(x.shape)}; use the data "
             f"it was made for, or build it with in_channels={x.size(-1)}."
         )
-    return x
+    return x if sparse and x.layout == torch.sparse_csr and not x.requires_grad else to_dense(x)
 
 
 def check_nodes(x: Tensor | None, edge_index: Any, num_nodes: int) -> None:

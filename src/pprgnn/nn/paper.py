@@ -50,7 +50,7 @@ class PPINet(_PaperNet):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All of the network: its last layer still passes messages."""
-        state = check_features(x, self.in_channels)
+        state = check_features(x, self.in_channels, sparse=True)
         for conv, skip in zip(self.convs, self.skips, strict=True):
             state = conv(state, edge_index, edge_weight) + skip(state)
             if conv is not self.convs[-1]:
@@ -141,7 +141,7 @@ class PaperGraphNet(_PaperNet):
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """The three layers."""
-        state = check_features(x, self.in_channels)
+        state = check_features(x, self.in_channels, sparse=True)
         for conv in self.convs:
             state = conv(state, edge_index, edge_weight)
         return state

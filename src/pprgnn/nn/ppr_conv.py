@@ -17,10 +17,10 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.decay import decay
 from pprgnn.core.depth import DepthRule
 from pprgnn.core.entries import Normalization, as_edges, check_weight
 from pprgnn.core.solution import Solution, weakest
+from pprgnn.core.steps import unrolled
 from pprgnn.nn import compiled
 from pprgnn.nn.adjacency_cache import cached_adjacency, contents_of
 from pprgnn.nn.infinite_layer import (
@@ -80,6 +80,9 @@ class PPRConv(InfiniteLayer):
         weight_init: How :math:`\mathbf{W}` starts: :obj:`"identity"`, with which the layer starts as personalised
             PageRank, a number :obj:`w` for :math:`w \mathbf{I}`, or :obj:`"glorot"`: drawn at
             random. (default: :obj:`"identity"`)
+        weight_scale: :math:`\mathbf{W}` is this times the parameter :obj:`weight`. Below 1, a step of Adam changes
+            :math:`\mathbf{W}` by so much less than other parameters: :obj:`0.1` where labels are few.
+            (default: :obj:`1.0`)
         **kwargs: Additional arguments of :class:`torch_geometric.nn.conv.MessagePassing`.
 
     Shapes:
@@ -100,6 +103,7 @@ class PPRConv(InfiniteLayer):
     """
 
     hops = 1  # how many a step makes
+    weight_scale = 1.0  # of layers that were pickled before there was a choice
 
     def __init__(
         self,
@@ -120,6 +124,7 @@ class PPRConv(InfiniteLayer):
         normalize: bool | Literal["sym", "row"] = True,
         bias: bool = True,
         weight_init: WeightInit = "identity",
+        weight_scale: float = 1.0,
         **kwargs: Any,
     ) -> None:
         if kwargs.setdefault("aggr", "add") not in ("add", "sum"):
@@ -134,6 +139,8 @@ class PPRConv(InfiniteLayer):
         multiple = isinstance(weight_init, int | float) and math.isfinite(weight_init)
         if not multiple and weight_init not in ("glorot", "identity"):
             raise ValueError(f"weight_init must be 'glorot', 'identity' or a number, but came as {weight_init!r}.")
+        if not (isinstance(weight_scale, int | float) and 0 < weight_scale < math.inf):
+            raise ValueError(f"weight_scale must be a finite number > 0, but came as {weight_scale!r}.")
         if add_self_loops is None:
             add_self_loops = bool(normalize)
         if add_self_loops and not normalize:
@@ -148,6 +155,7 @@ class PPRConv(InfiniteLayer):
         self.add_self_loops = add_self_loops
         self.normalize = normalize
         self.weight_init = weight_init
+        self.weight_scale = float(weight_scale)
 
         self.lin: torch.nn.Module = torch.nn.Identity()
         if in_channels is not None:
@@ -167,6 +175,9 @@ class PPRConv(InfiniteLayer):
         else:
             with torch.no_grad():
                 torch.nn.init.eye_(self.weight).mul_(1.0 if self.weight_init == "identity" else self.weight_init)
+        if self.weight_scale != 1:
+            with torch.no_grad():
+                self.weight.div_(self.weight_scale)  # W itself starts as weight_init says
         zeros(self.bias)
         self._cached_adj = None
 
@@ -209,8 +220,8 @@ class PPRConv(InfiniteLayer):
         return self._remember(weakest(solutions, torch.stack([each.state for each in solutions])))
 
     def recurrent_weight(self) -> Tensor:
-        """W as the recursion uses it: here the parameter itself."""
-        return self.weight
+        """W as the recursion uses it: the parameter, times :obj:`weight_scale`."""
+        return self.weight if self.weight_scale == 1 else self.weight * self.weight_scale
 
     def weights(self) -> list[Tensor]:
         """W alone."""
@@ -332,14 +343,14 @@ class PPRConv(InfiniteLayer):
         if self.smooth_input:
             b = self.propagate(edge_index, x=b, edge_weight=edge_weight)
         b = self._input_term(b)
-        phi, eps = self.activation.function, torch.as_tensor(self.eps, dtype=b.dtype, device=b.device)
-        g = phi(b)
-        weight = self.recurrent_weight()
-        for n in range(self.last_solution.depth - 1, -1, -1):
+        weight, eps = self.recurrent_weight(), torch.as_tensor(self.eps, dtype=b.dtype, device=b.device)
+
+        def step(g: Tensor) -> Tensor:
             for _ in range(self.hops):
                 g = self.propagate(edge_index, x=g, edge_weight=edge_weight)
-            g = phi(decay(n, eps) * (g @ weight) + b)
-        return g
+            return g @ weight
+
+        return unrolled(step, b, eps, self.activation, range(self.last_solution.depth))
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
         """One message; only explanations send them one by one."""

@@ -143,7 +143,9 @@ class StackedNet(Network):
     def _input(self, x: Tensor | None, edge_index: Any) -> Tensor:
         if self.embedding is None:
             assert self.in_channels is not None
-            return check_features(x, self.in_channels)
+            # A residual connection of the same width would add the features themselves.
+            sparse = not self.residual or self.in_channels != self.hidden
+            return check_features(x, self.in_channels, sparse=sparse)
         assert self.num_nodes is not None
         return learned_rows(self.embedding.weight, x, edge_index, self.num_nodes)
 

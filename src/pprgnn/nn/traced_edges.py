@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pprgnn.core.activation import Activation
-from pprgnn.core.decay import decay
 from pprgnn.core.entries import Normalization
 
 
@@ -46,11 +44,3 @@ def propagated(x: Tensor, source: Tensor, target: Tensor, weight: Tensor) -> Ten
     return torch.zeros_like(x).index_add(-2, target, x.index_select(-2, source) * weight.unsqueeze(-1))
 
 
-def recursion(
-    b: Tensor, weight: Tensor, eps: Tensor, phi: Activation, depth: int, edges: tuple[Tensor, Tensor, Tensor]
-) -> Tensor:
-    """G⁽⁰⁾ at a given depth, step by step; ``edges`` are their sources, targets and weights."""
-    g = phi.function(b)
-    for n in range(depth - 1, -1, -1):
-        g = phi.function(propagated(g, *edges) @ (weight * decay(n, eps)) + b)
-    return g

@@ -20,6 +20,7 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.buffers import release_buffers
 from pprgnn.core.depth import Fixed
+from pprgnn.data.sparse_features import is_sparse, take_rows
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.nn.network import Network
@@ -83,7 +84,7 @@ def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: 
         logits = decided(network, batch, state, row)
         target = int(logits.argmax()) if target is None else target
         biases = [each for name, each in network.named_parameters() if name.rpartition(".")[2] == "bias"]
-        x = _embedding(network) if batch.x is None else batch.x.detach().clone()
+        x = inputs_of(network, batch)
         with _following(network, [x, *biases]), torch.enable_grad():
             score = _score(_logits(network, batch, row, x), target, model.facts.multi_label)
             gradients = torch.autograd.grad(score, [x, *biases], materialize_grads=True)
@@ -138,7 +139,7 @@ def _logits(network: Network, batch: Batch, row: int, x: Tensor | None) -> Tenso
 
 def _decode(network: Network, batch: Batch, state: Tensor, row: int) -> Tensor:
     if batch.graph is None:
-        return network.decode(state[row : row + 1])[0]
+        return network.decode(take_rows(state, slice(row, row + 1)))[0]
     return network.decode(state, batch.graph, batch.num_graphs)[row]
 
 
@@ -147,6 +148,13 @@ def _score(logits: Tensor, target: int, multi_label: bool) -> Tensor:
     if multi_label or len(logits) == 1:
         return wanted
     return wanted - (logits.sum() - wanted) / (len(logits) - 1)
+
+
+def inputs_of(network: Network, batch: Batch) -> Tensor:
+    """Learned rows, or a dense copy of the features, to which gradients can flow."""
+    if batch.x is None:
+        return _embedding(network)
+    return batch.x.to_dense() if is_sparse(batch.x) else batch.x.detach().clone()
 
 
 def _embedding(network: Network) -> Tensor:

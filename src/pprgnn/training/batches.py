@@ -13,6 +13,7 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.blocks import cut_blocks, ranges, take_blocks
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.sparse_features import hide_columns, take_rows
 from pprgnn.distributed.part import GraphPart
 
 AT_ONCE = 8  # batches of graphs are gathered together: for small ones, the many small operations cost most
@@ -32,7 +33,7 @@ class Batch:
 
     def scored(self, state: Tensor) -> Tensor:
         """Of the state of a node task, the rows that count."""
-        return state if self.rows is None else state.index_select(0, self.rows)
+        return state if self.rows is None else take_rows(state, self.rows)
 
 
 class Batches:
@@ -104,7 +105,7 @@ class Batches:
     def take_part(self, part: GraphPart) -> None:
         """From here on, only the nodes of this part of the one graph there is."""
         nodes = self.nodes = part.nodes
-        self.adj, self.x = part, None if self.x is None else self.x[nodes]
+        self.adj, self.x = part, None if self.x is None else take_rows(self.x, nodes)
         self.y = None if self.y is None else self.y[nodes]
         self.sizes, self.starts = torch.tensor([[len(nodes)], [0]], device=self.device)
         self._single.clear()
@@ -174,7 +175,7 @@ class Batches:
         for edges, (start, end), (first, last) in zip(
             self._divided_edges(whole, ids, bounds, cuts), pairwise(bounds), pairwise(cuts), strict=True
         ):
-            x = None if whole.x is None else whole.x[first:last]
+            x = None if whole.x is None else take_rows(whole.x, slice(first, last))
             owner, y = whole.graph[first:last] - start, whole.y[start:end]
             yield Batch(x, *edges, owner, end - start, None, y)
 
@@ -196,14 +197,13 @@ class Batches:
     def batch(self, ids: Tensor, mask: Tensor | None = None, *, hide: bool = False) -> Batch:
         """These graphs as one batch."""
         nodes, edges, weight, owner = self._graphs(ids)
-        x = None if self.x is None else self.x[nodes]
+        x = None if self.x is None else take_rows(self.x, nodes)
         if self.task == "graph":
             y = torch.empty(0) if self.y is None else self.y[ids]
             return Batch(x, edges, weight, owner, len(ids), None, y)
         rows = None if mask is None else mask[nodes].nonzero().flatten()
         if hide and x is not None:
-            x = x.clone()
-            x[slice(None) if rows is None else rows, x.size(1) - self.label_columns :] = 0.0
+            x = hide_columns(x, slice(None) if rows is None else rows, x.size(1) - self.label_columns)
         y = torch.empty(0) if self.y is None else self.y[nodes] if rows is None else self.y[nodes][rows]
         return Batch(x, edges, weight, None, len(ids), rows, y)
 

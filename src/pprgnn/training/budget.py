@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.sparse_features import is_sparse, tensors_of
 from pprgnn.distributed.team import Team
 from pprgnn.nn.layers import ppr_layers
 from pprgnn.training.build import Shape, build_network
@@ -71,7 +72,8 @@ def estimate(
     nodes, edges = -(-nodes // processes), -(-edges // processes)
     if not layers:  # layers of PyG: a message per edge and a state or two per layer
         width = config.model.hidden
-        layers = [(shape.in_channels, width)] * max(config.model.layers, 2)
+        wide = width if x is not None and is_sparse(x) else shape.in_channels  # no layer keeps a dense copy then
+        layers = [(wide, width)] * max(config.model.layers, 2)
     extras = int(config.model.dropout > 0) + int(config.model.norm != "none") + int(config.model.residual)
     return estimate_memory(
         parameters=parameters,
@@ -82,7 +84,7 @@ def estimate(
         checkpoint=checkpoint,
         num_classes=shape.num_classes if shape.task == "node" else 0,
         symmetric=not dataset.facts.directed,
-        held=0 if x is None else x.numel() * x.element_size(),
+        held=0 if x is None else sum(each.nbytes for each in (tensors_of(x).values() if is_sparse(x) else [x])),
         copies_between=extras,
         smooth_input=any(layer.smooth_input for _, layer in ppr_layers(network)),
     )

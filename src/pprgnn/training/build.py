@@ -15,7 +15,17 @@ from torch.nn.functional import one_hot
 from pprgnn.core.depth import Certificate, DepthRule, Influence
 from pprgnn.data.card import Task
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.sparse_features import (
+    beside,
+    has_negative,
+    is_sparse,
+    normalize_rows,
+    not_finite,
+    on_values,
+    tensors_of,
+)
 from pprgnn.nn.network import Network
+from pprgnn.nn.sparse_linear import read_sparse
 from pprgnn.training import label_input
 from pprgnn.training.config import ModelConfig
 from pprgnn.training.errors import TrainingError
@@ -60,7 +70,9 @@ def digest(dataset: GraphDataset, names: Sequence[str] = (*EDGES, "x")) -> str:
     found = hashlib.blake2b(digest_size=8)
     for name in names:
         if name in dataset._data:
-            found.update(dataset._all(name).contiguous().cpu().view(torch.uint8).numpy().data)
+            tensor = dataset._all(name)
+            for each in tensors_of(tensor).values() if is_sparse(tensor) else [tensor]:
+                found.update(each.reshape(-1).cpu().view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 
@@ -80,6 +92,11 @@ def feature_kind(dataset: GraphDataset, wanted: str) -> str:
     if wanted in ("given", "normalized", "given+labels") and not given:
         raise TrainingError(
             f"{dataset.facts.name} has no features, so data.features = {wanted!r} cannot be used; try 'auto'."
+        )
+    if wanted == "normalized" and has_negative(dataset._all("x")):
+        raise TrainingError(
+            f"data.features = 'normalized' makes rows sum to 1, but {dataset.facts.name} has negative features, "
+            f"as standardised columns have; use 'given'."
         )
     if wanted == "embedding" and not one_graph:
         raise TrainingError(
@@ -107,7 +124,7 @@ def features(dataset: GraphDataset, kind: str, visible: VisibleLabels | None = N
             raise TrainingError(f"With data.features = {kind!r}, a model must be told the training labels.")
         labels = visible.columns(dataset.num_nodes)
         given = features(dataset, "given") if kind == "given+labels" else None
-        return labels if given is None else torch.cat([given, labels], dim=1)
+        return labels if given is None else beside(given, labels)
     if kind == "degree":
         return _degree_features(dataset)
     if kind == "edges":
@@ -115,15 +132,15 @@ def features(dataset: GraphDataset, kind: str, visible: VisibleLabels | None = N
     if "x" not in dataset._data:
         raise TrainingError(f"The model reads features of nodes, but {dataset.facts.name} has none.")
     x = dataset._all("x").float()
-    if not bool(torch.isfinite(x.sum())) and not bool(torch.isfinite(x).all()):
-        node, column = (~torch.isfinite(x)).nonzero()[0].tolist()
+    if (wrong := not_finite(x)) is not None:
+        node, column, value = wrong
         raise TrainingError(
-            f"Features must be finite, but feature {column} of node {node} of {dataset.facts.name} is "
-            f"{float(x[node, column])}; fill or drop such values."
+            f"Features must be finite, but feature {column} of node {node} of {dataset.facts.name} is {value}; "
+            f"fill or drop such values."
         )
     if kind == "given+degree":
-        return torch.cat([x, one_hot(_degrees(dataset).clamp(max=LARGE_DEGREE), LARGE_DEGREE + 1).float()], dim=1)
-    return x / x.abs().sum(1, keepdim=True).clamp(min=1e-12) if kind == "normalized" else _aligned(x)
+        return beside(x, one_hot(_degrees(dataset).clamp(max=LARGE_DEGREE), LARGE_DEGREE + 1).float())
+    return normalize_rows(x) if kind == "normalized" else on_values(_aligned, x)
 
 
 def _aligned(x: Tensor) -> Tensor:
@@ -138,8 +155,8 @@ def _with_edges(dataset: GraphDataset) -> Tensor:
         attributes = data.edge_attr.float().reshape(data.edge_index.size(1), -1)
         sums = attributes.new_zeros(data.num_nodes, attributes.size(1))
         sums.index_add_(0, data.edge_index[1], attributes)
-        parts.append(sums if data.x is None else torch.cat([data.x.float(), sums], dim=1))
-    return torch.cat(parts)
+        parts.append(sums if data.x is None else beside(data.x.float(), sums))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _degree_features(dataset: GraphDataset) -> Tensor:
@@ -167,10 +184,14 @@ def build_network(config: ModelConfig, shape: Shape, *, checkpoint: bool = False
         )
     try:
         if system.kind == "infinite":
-            return _infinite_network(system, config, shape, checkpoint, tol)
-        return _own_network(system, config, shape)
+            network = _infinite_network(system, config, shape, checkpoint, tol)
+        else:
+            network = _own_network(system, config, shape)
     except ValueError as error:  # settings that do not go together
         raise TrainingError(str(error)) from error
+    if shape.num_nodes is None:
+        read_sparse(network, shape.in_channels)
+    return network
 
 
 def _own_network(system: System, config: ModelConfig, shape: Shape) -> Network:

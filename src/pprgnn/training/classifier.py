@@ -72,7 +72,7 @@ class _Classifier:
         """
         dataset = self._labelled(data)
         if verbose and listener is None:
-            from pprgnn.cli.training_view import view
+            from pprgnn.training.view import view
 
             listener = view()
         split = choose_split(self.config, dataset) if split is None else split

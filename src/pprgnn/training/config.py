@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import checked, kind_of, option, parse, toml, tomllib
@@ -156,8 +156,15 @@ OF_GRAPHS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Config:
-    """A run, complete: `[data]`, `[model]` and `[training]` of a TOML file."""
+    """A run, complete: `[data]`, `[model]` and `[training]` of a TOML file.
 
+    ``given`` are the settings that somebody has chosen, by their keys; the others may still follow from the data
+    (:mod:`pprgnn.training.defaults`). ``None``: none of them may, as after reading a recipe. ``settled`` are those
+    that have followed. Both are marks of one config, not fields: they do not count in comparisons.
+    """
+
+    given: ClassVar[frozenset[str] | None] = None
+    settled: ClassVar[tuple[str, ...]] = ()
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -190,7 +197,7 @@ class Config:
     @classmethod
     def for_task(cls, task: str) -> Config:
         """Our usual settings where there is no recipe: for labels of nodes, or of whole graphs."""
-        return cls().with_values(OF_GRAPHS if task == "graph" else {})
+        return cls().with_values(OF_GRAPHS) if task == "graph" else cls().marked(frozenset())
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], origin: str = "The configuration") -> Config:
@@ -250,11 +257,14 @@ class Config:
         config = self
         wanted = values.get("model.system", values.get("system", config.model.system))
         system = find_system(checked(ModelConfig, "model", "system", wanted, "The setting"))
+        given = config.given
         if system.name != config.model.system:
             config = Config.for_system(system.name, config.data)
+            given = None if given is None else frozenset(key for key in given if key.startswith("data."))
         changes: dict[str, dict[str, Any]] = {section.name: {} for section in fields(config)}
         for key, value in values.items():
             section, name, rest = resolve(key, system.name)
+            given = None if given is None else given | {".".join(filter(None, (section, name, rest)))}
             changed = changes[section]
             if name == "own" and rest:
                 changed["own"] = changed.get("own", config.model.own) | {rest: value}
@@ -263,7 +273,14 @@ class Config:
             else:
                 kind = type(getattr(config, section))
                 changed[name] = checked(kind, section, name, value, "The setting")
-        return Config(**{name: replace(getattr(config, name), **changed) for name, changed in changes.items()})
+        sections = {name: replace(getattr(config, name), **changed) for name, changed in changes.items()}
+        return Config(**sections).marked(given, self.settled)
+
+    def marked(self, given: frozenset[str] | None, settled: Sequence[str] = ()) -> Config:
+        """Put these marks on it, and return it."""
+        object.__setattr__(self, "given", given)
+        object.__setattr__(self, "settled", tuple(settled))
+        return self
 
     # -------------------------------------------------------------------------------------------------- outwards
     def value(self, key: str) -> Any:

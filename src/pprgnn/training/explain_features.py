@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.training.attribution import settled
 from pprgnn.training.batches import Batches
 from pprgnn.training.errors import TrainingError
@@ -92,7 +93,8 @@ def explain_features(
     assert batch.x is not None
     with settled(model, batch, memory) as (state, _):
         found = integrate(model, batch, state, node or 0, _checked(model, target))
-    values = (batch.x.double().mean(0) if node is None else batch.x[node].double()).cpu()
+    seen = to_dense(take_rows(batch.x, slice(None) if node is None else slice(node, node + 1)))
+    values = seen.double().mean(0).cpu()
     order = torch.argsort(found.features.abs(), descending=True, stable=True)
     chosen = [i for i in order[: max(top, 0)].tolist() if found.features[i] != 0]
     return FeatureExplanation(

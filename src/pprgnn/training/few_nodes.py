@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pprgnn.core.neighbourhood import Neighbourhood, NotWorthwhile, Push
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.sparse_features import normalize_rows, not_finite, take_rows
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.graph_facts import GraphFacts, largest_row
 from pprgnn.training.stages import norm_of, stages
@@ -171,10 +172,10 @@ class FewNodes:
         if kind == "embedding":
             return None
         source = self.dataset._all("x") if self.x is None else self.x
-        x = source[nodes.to(source.device)].to(self.model.device, torch.get_default_dtype())
-        if not bool(torch.isfinite(x).all()):
+        x = take_rows(source, nodes.to(source.device)).to(self.model.device, torch.get_default_dtype())
+        if not_finite(x) is not None:
             self.model.features(self.dataset)  # says which
-        return x / x.abs().sum(1, keepdim=True).clamp(min=1e-12) if kind == "normalized" else x
+        return normalize_rows(x) if kind == "normalized" else x
 
     # --------------------------------------------------------------------------------------------------- planning
     def _plan(self, asked: Tensor, allowed: float) -> tuple[Push, Neighbourhood]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from pprgnn.data.sparse_features import to_dense
 from pprgnn.training.attribution import _following, _logits, _score, decided
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
@@ -127,7 +128,7 @@ def integrate(model: Model, batch: Batch, state: Tensor, row: int, target: int |
     assert batch.x is not None
     logits = decided(model.network, batch, state, row)
     target = int(logits.argmax()) if target is None else target
-    way, started = _Way(model, batch, batch.x.detach(), row, target), time.perf_counter()
+    way, started = _Way(model, batch, to_dense(batch.x).detach(), row, target), time.perf_counter()
     with _following(model.network, []):
         baseline, score = way.score_at(0.0), way.score_at(1.0)
         enough = ENOUGH * abs(score - baseline) + ROUNDING * (abs(score) + abs(baseline))

@@ -69,6 +69,7 @@ class Run:
             run.folder.mkdir(parents=True, exist_ok=True)
             run._sweep()
             facts = environment() | {"command": command, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+            facts["settled"] = list(config.settled)
             write_text(run.folder / ENVIRONMENT, json.dumps(facts, indent=1))
             split.save(run.folder / SPLIT)
             if own is not None:
@@ -86,7 +87,9 @@ class Run:
         """An existing run."""
         run = cls(folder)
         if not (run.folder / CONFIG).is_file():
-            raise TrainingError(f"{folder} must be the folder of a run, but has no {CONFIG}; check the path.")
+            inside = sorted(run.folder.glob(f"*/{CONFIG}"))  # of several systems, for example
+            remedy = f"name one inside, such as {inside[0].parent}" if inside else "check the path"
+            raise TrainingError(f"{folder} must be the folder of a run, but has no {CONFIG}; {remedy}.")
         return run
 
     # -------------------------------------------------------------------------------------------------- contents
@@ -94,6 +97,8 @@ class Run:
     def config(self) -> Config:
         """Its settings; the path of the user's own graph is that of the copy in the folder."""
         config = Config.from_toml(self.folder / CONFIG)
+        if (self.folder / ENVIRONMENT).is_file():
+            config = config.marked(None, self.environment.get("settled", ()))
         own = self.folder / DATA
         return config.with_values({"data.name": str(own), "data.options": {}}) if own.is_file() else config
 

@@ -76,7 +76,7 @@ class Study:
             command: What started it, for the record.
         """
         from pprgnn.data.store import save
-        from pprgnn.training.evaluation import settle_metric
+        from pprgnn.training.defaults import settle
         from pprgnn.training.train import load_data
 
         folder = Path(folder)
@@ -92,14 +92,17 @@ class Study:
         if folds is not None and folds > count:
             raise TrainingError(f"{dataset.facts.name} has only {count} splits under this protocol, not {folds}.")
         chosen = [data.fold] if folds is None else list(range(count if folds == ALL else folds))
-        config = settle_metric(config, dataset, [splits[fold] for fold in chosen])
+        config = settle(config, dataset, [splits[fold] for fold in chosen])
         first = config.training.seed
         folder.mkdir(parents=True, exist_ok=True)
         if own:
             save(dataset, folder / DATA)
         workers = Workers(workers) if isinstance(workers, int) else workers
         facts = {"folds": chosen, "seeds": list(range(first, first + seeds)), "workers": asdict(workers)}
-        write_text(folder / STUDY, json.dumps(facts | {"ensemble": ensemble, "command": command}, indent=1))
+        write_text(
+            folder / STUDY,
+            json.dumps(facts | {"ensemble": ensemble, "command": command, "settled": config.settled}, indent=1),
+        )
         write_text(folder / CONFIG, config.to_toml())
         return cls.open(folder)
 
@@ -111,6 +114,7 @@ class Study:
         made_with = facts["workers"]
         made_with = Workers(made_with) if isinstance(made_with, int) else Workers(**made_with)
         config = Run.open(folder.absolute()).config  # workers elsewhere were started in other folders
+        config = config.marked(None, facts.get("settled", ()))
         return cls(folder, config, facts["folds"], facts["seeds"], workers or made_with, facts["ensemble"])
 
     def members(self) -> Iterator[tuple[str, Config]]:

@@ -12,8 +12,8 @@ from pprgnn.data.registry import load
 from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team
 from pprgnn.training.config import Config
+from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import settle_metric
 from pprgnn.training.kernel_fit import KernelTraining
 from pprgnn.training.label_fit import LabelTraining
 from pprgnn.training.listener import Listener
@@ -77,12 +77,22 @@ def train(
     with team.one_by_one():
         dataset = load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset) if split is None else split
-    config, run = settle_metric(config, dataset, [split]), None
+    config, run = settle(config, dataset, [split]), None
     training = _training(config, dataset, split, listener=listener, team=team)  # refuses before there is a folder
     if folder is not None and team.leads:
         run = training.run = Run.create(folder, config, split, own=own, command=command)
     summary = training.fit()
     return Trained(training.model, summary, run)
+
+
+def check_trainable(config: Config, dataset: GraphDataset, split: Split) -> None:
+    """Raise what training would raise before its first epoch; nothing is kept."""
+    system = find_system(config.model.system)
+    if "edge_weight" in dataset._data and not system.edge_weights:
+        raise TrainingError(
+            f"{system.title} cannot use edge weights, but {dataset.facts.name} has some; leave it out."
+        )
+    _training(config, dataset, split, team=Team.alone())
 
 
 def resume(

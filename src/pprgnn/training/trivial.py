@@ -31,10 +31,12 @@ def cautions(summary: Mapping[str, Any]) -> list[str]:
         )
     levels = {name: values.get(metric, -math.inf) for name, values in (summary.get("trivial") or {}).items()}
     best = max(levels, key=lambda name: levels[name], default="")
-    if best and scores[metric] < levels[best]:
+    beaten = bool(best) and scores[metric] < levels[best]
+    if beaten or (best and not told and scores[metric] == levels[best]):  # one class for all says it already
         told.append(
-            f"The {part} {metric} ({scores[metric]:.1%}) is below the {levels[best]:.1%} of looking at nothing "
-            f"({best}); train longer, try another lr, or look for mistakes in features and labels."
+            f"The {part} {metric} ({scores[metric]:.1%}) is {'below' if beaten else 'not above'} the "
+            f"{levels[best]:.1%} of looking at nothing ({best}); train longer, try another lr, or look for "
+            f"mistakes in features and labels."
         )
     return told
 

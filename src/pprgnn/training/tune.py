@@ -38,8 +38,9 @@ from pprgnn.data.store import save
 from pprgnn.data.whole_file import write_text
 from pprgnn.data.wording import counted
 from pprgnn.training.config import Config
+from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import main_metrics, settle_metric
+from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.journal import (
     complete_trials,
     importance,
@@ -102,7 +103,7 @@ def tune(
     own, dataset = dataset, load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset)
     _check_honest(config, split)
-    config = settle_metric(config, dataset, [split])
+    config = settle(config, dataset, [split])
     if config.data.name.endswith(".safetensors"):  # best.toml must find it, wherever it is used
         config = config.with_values({"data.name": str(Path(config.data.name).resolve())})
     try:

@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn
@@ -111,11 +111,14 @@ def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]
             warnings.filterwarnings("ignore", ".*tasks (which|have)", module="joblib")
             wanted = (joblib.delayed(_hearing)(run, item) for item in _until(stop, items))
             try:
-                for result in parallel(wanted):
-                    if result is None:
-                        stop.wanted = True
-                    else:
-                        yield result
+                with _ctrl_c_later():  # workers start here
+                    results = parallel(wanted)
+                with closing(results):
+                    for result in results:
+                        if result is None:
+                            stop.wanted = True
+                        else:
+                            yield result
             except BrokenExecutor as error:
                 if not stop.wanted:
                     raise _KilledError from error
@@ -136,6 +139,17 @@ def _until(stop: Any, items: Iterable[Any]) -> Iterator[Any]:
 def _deaf() -> None:
     """A worker without a job ignores Ctrl-C: its end would be taken for a death, and end the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Processes that start meanwhile hear no Ctrl-C before they can ignore it; this one hears it afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _hearing(run: Job, item: Any) -> Any:

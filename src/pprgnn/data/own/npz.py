@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.own.edges import merge_edges
-from pprgnn.data.own.objects import checked_graph, from_pyg, from_scipy, tensor_of
+from pprgnn.data.own.objects import checked_graph, features_of, from_pyg, from_scipy, tensor_of
 
 # The names under which such files keep the parts of a graph.
 EDGES = ("edges", "edge_index", "edge_list")
@@ -64,9 +64,9 @@ def _npz_graph(file: Any, path: Path) -> tuple[Data, tuple[str, ...] | None]:
         named = int(pairs.max()) + 1 if pairs.size else 0
         data.num_nodes = next((each.shape[0] for each in (x, y) if each is not None and each.ndim), named)
     data.edge_index = torch.from_numpy(pairs.astype(np.int64))
-    for key, value in (("x", x), ("y", y)):
+    for key, value, read in (("x", x, features_of), ("y", y, tensor_of)):
         if value is not None:
-            data[key] = tensor_of(value, f"{path}: {key}")
+            data[key] = read(value, f"{path}: {key}")
     for part in ("train", "val", "test"):
         mask = _array(file, path, (f"{part}_mask", f"{part}_masks"))
         if mask is not None:  # one row per split, or one column

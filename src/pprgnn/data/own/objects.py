@@ -22,6 +22,8 @@ from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.own.table import Table
 from pprgnn.data.own.tables import from_tables
+from pprgnn.data.sparse_features import compact, is_sparse, not_finite
+from pprgnn.data.sparse_features import from_scipy as sparse_features
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -134,7 +136,7 @@ def from_scipy(
     if (coo.data != 1).any():
         data.edge_weight = torch.from_numpy(coo.data.astype(np.float32))
     if x is not None:
-        data.x = tensor_of(x, f"{name}: x")
+        data.x = features_of(x, f"{name}: x")
     if y is not None:
         data.y = tensor_of(y, f"{name}: y")
     return from_pyg(data, name=name, class_names=class_names)
@@ -148,6 +150,13 @@ def tensor_of(values: Any, what: str) -> Tensor:
     if array.dtype.kind not in "biuf":
         raise DataError(f"{what} must hold numbers, but holds {array.dtype}; convert them.")
     return torch.from_numpy(array.astype(np.float32 if array.dtype.kind == "f" else np.int64))
+
+
+def features_of(values: Any, what: str) -> Tensor:
+    """As :func:`tensor_of`, without filling a SciPy matrix with zeros where it need not be."""
+    if not hasattr(values, "tocsr") or values.dtype.kind not in "biuf":
+        return tensor_of(values, what)
+    return sparse_features(values)
 
 
 def from_pyg(
@@ -261,17 +270,13 @@ def checked_graph(data: Data, name: str) -> Data:
 
 
 def _checked_features(x: Tensor, num_nodes: int, name: str) -> Tensor:
-    if x.layout != torch.strided:
-        x = x.to_dense()
     if x.dim() != 2 or x.size(0) != num_nodes:
         raise DataError(f"{name}: x must have shape ({num_nodes}, features), but has shape {tuple(x.shape)}.")
-    finite = torch.isfinite(x.float())
-    if not bool(finite.all()):
-        row, column = (~finite).nonzero()[0].tolist()
-        raise DataError(
-            f"{name}: features must be finite, but x[{row}, {column}] is {float(x[row, column])}; fill or drop it."
-        )
-    return x.float()
+    x = compact(x.float()) if is_sparse(x) else x.float()
+    if (wrong := not_finite(x)) is not None:
+        row, column, value = wrong
+        raise DataError(f"{name}: features must be finite, but x[{row}, {column}] is {value}; fill or drop it.")
+    return x
 
 
 def _checked_labels(y: Tensor, name: str) -> Tensor:

@@ -16,6 +16,7 @@ from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.sparse_features import to_dense
 from pprgnn.data.split import Split
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.report.measured.budget import Allowance
@@ -121,7 +122,7 @@ class Subject:
     def input(self) -> Tensor:
         """What the network reads for each node of ``few``: features, or learned rows."""
         if self.few.x is not None:
-            return self.few.x
+            return to_dense(self.few.x)
         rows: Any = self.model.network.embedding
         learned: Tensor = rows.weight.detach()
         return learned

@@ -79,7 +79,7 @@ SYSTEMS: tuple[System, ...] = (
         summary="Each layer averages the neighbours' states, with a linear map and ReLU.",
         kind="network",
         build="pprgnn.baselines.gcn:GCNNet",
-        reads=("hidden", "layers", "dropout", "pooling", "norm"),
+        reads=("hidden", "layers", "dropout", "pooling", "norm", "residual"),
         settings={"model.layers": 2, "training.recursion_weight_decay": 0.0},
     ),
     System(
@@ -92,6 +92,7 @@ SYSTEMS: tuple[System, ...] = (
         kind="network",
         build="pprgnn.baselines.gat:GATNet",
         edge_weights=False,
+        reads=("hidden", "layers", "dropout", "pooling", "norm", "residual"),
         own=GAT,
         settings={"model.hidden": 8, "model.layers": 2, "model.dropout": 0.6, "training.lr": 0.005},
     ),

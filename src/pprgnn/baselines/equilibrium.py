@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pprgnn.baselines.anderson import Anderson
 from pprgnn.core import kernel
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.anderson import Anderson
 from pprgnn.core.buffers import give, take
 from pprgnn.core.kernel import multiply
 from pprgnn.core.recursion import Problem

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from pprgnn import ConvergenceWarning, Status
-from pprgnn.core.equilibrium import equilibrium
+from pprgnn.baselines.equilibrium import equilibrium
 from tests import reference
 from tests.problems import ACTIVATIONS, ZOO, draw_b, random_graph, ring
 

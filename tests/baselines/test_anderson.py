@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from pprgnn import Status
-from pprgnn.core import anderson
-from pprgnn.core import equilibrium as module
-from pprgnn.core.anderson import Anderson
-from pprgnn.core.equilibrium import equilibrium
-from tests.core.test_equilibrium import contracting, dense, unrolled
+from pprgnn.baselines import anderson
+from pprgnn.baselines import equilibrium as module
+from pprgnn.baselines.anderson import Anderson
+from pprgnn.baselines.equilibrium import equilibrium
+from tests.baselines.test_equilibrium import contracting, dense, unrolled
 from tests.problems import draw_b, random_graph, ring
 
 SLOW = 0.95 * torch.eye(4, dtype=torch.float64)

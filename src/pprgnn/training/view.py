@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pprgnn.cli.layout import is_terminal, paragraph, styled, width
 from pprgnn.data.wording import counted, noun
+from pprgnn.training.terminal import is_terminal, paragraph, styled, width
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -160,6 +160,7 @@ def fitting(cells: Sequence[str], limit: int) -> str:
 
 def describe(training: Training) -> list[str]:
     """A few lines about what will be trained on what."""
+    from pprgnn.training.defaults import told
     from pprgnn.training.evaluation import rare_class
     from pprgnn.training.metrics import ROC_AUC
     from pprgnn.training.systems import find_system
@@ -183,11 +184,14 @@ def describe(training: Training) -> list[str]:
     lines.insert(3, ("memory", training.memory.describe()))
     if together is not None and together.description:
         lines.insert(3, ("work", together.description))
+    chosen = told(training.config, dataset, split)
+    if chosen:
+        lines.append(("settings", chosen))
     rare = rare_class(dataset, split) if training.metrics[0] == ROC_AUC else None
     if rare is not None:
         name, share = rare
-        told = f"only {percent(share)} of the training part are {name!r}, and accuracy would hide how they fare"
-        lines.append(("metric", f"{ROC_AUC} comes first, because {told}"))
+        why = f"only {percent(share)} of the training part are {name!r}, and accuracy would hide how they fare"
+        lines.append(("metric", f"{ROC_AUC} comes first, because {why}"))
     if settings.monitor == "last":
         lines.append(("note", "the last epoch counts: nothing chooses one"))
     elif split.optimistic:
@@ -209,6 +213,32 @@ def score_table(summary: Mapping[str, Any]) -> list[str]:
     for trivial, values in (summary.get("trivial") or {}).items():
         rows.append([trivial, *(percent(values[name]) if name in values else "–" for name in names)])
     return aligned(rows)
+
+
+def comparison_table(systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A row for each system that came to its end: validation, test and time; then trivial levels on test."""
+    done = {name: each for name, each in systems.items() if each["finished"]}
+    if not done:
+        return []
+    first = next(iter(done.values()))
+    metric, study = first["metric"], "runs" in first
+    parts = [part for part in ("val", "test") if part in first["mean" if study else "scores"]]
+    rows = [["system", *(f"{part} {metric}" for part in parts), "time"]]
+    for name, each in done.items():
+        seconds = sum(run["seconds"] for run in each["runs"]) if study else each["seconds"]
+        rows.append([name, *(_score(each, part, metric) for part in parts), clock(seconds)])
+    for name, values in (first.get("trivial") or {}).items():
+        level = percent(values[metric]) if values.get(metric) is not None else "–"
+        rows.append([name, *("" for _ in parts[1:]), level, ""])
+    return aligned(rows)
+
+
+def _score(summary: Mapping[str, Any], part: str, metric: str) -> str:
+    """Of a run, or mean and standard deviation of a study."""
+    if "runs" not in summary:
+        return percent(summary["scores"][part][metric])
+    mean, std = (summary[what][part][metric] for what in ("mean", "std"))
+    return "–" if mean is None else f"{percent(mean)} ± {percent(std)}"
 
 
 def remarks(summary: Mapping[str, Any]) -> list[str]:

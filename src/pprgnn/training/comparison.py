@@ -1,0 +1,135 @@
+"""Several systems on the same data: a folder with a run, or a study, of each.
+
+All of them are checked and made before the first one is trained. What is finished is not trained again, so a
+comparison that was stopped or killed goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pprgnn.data.whole_file import write_text
+from pprgnn.training.config import Config
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.run import CONFIG, Run
+from pprgnn.training.study import ALL, Listeners, Study, is_study
+
+if TYPE_CHECKING:
+    from pprgnn.data.dataset import GraphDataset
+    from pprgnn.training.workers import Workers
+
+COMPARISON = "comparison.json"
+
+
+def is_comparison(folder: Path | str) -> bool:
+    """Whether a folder holds several systems."""
+    return (Path(folder) / COMPARISON).is_file()
+
+
+class Comparison:
+    """Systems in one folder, in the order in which they are trained."""
+
+    def __init__(self, folder: Path, systems: Sequence[str]) -> None:
+        self.folder, self.systems = folder, systems
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path | str,
+        configs: Sequence[Config],
+        dataset: GraphDataset | None = None,
+        *,
+        folds: int | None = None,
+        seeds: int = 1,
+        workers: Workers | int = 1,
+        ensemble: bool = False,
+        command: str = "",
+    ) -> Comparison:
+        """A new one; a system that cannot be trained on these data is refused before anything is written.
+
+        Args:
+            folder: Where to keep it.
+            configs: The settings of each system; they differ in the system.
+            dataset: What to learn from, if not what the configs name; every run keeps a copy.
+            folds: How many splits, as in :meth:`Study.create`; then each system has a study.
+            seeds: How many seeds; with more than one each system has a study.
+            workers: Of these studies.
+            ensemble: Of these studies.
+            command: What started it, for the record.
+        """
+        from pprgnn.training.defaults import settle
+        from pprgnn.training.train import check_trainable, choose_split, load_data
+
+        folder = Path(folder)
+        taken = (CONFIG, COMPARISON, *(f"{config.model.system}/{CONFIG}" for config in configs))
+        if any((folder / name).exists() for name in taken):
+            raise TrainingError(
+                f"{folder} already holds runs; continue with `pprgnn train --resume {folder}`, or choose another "
+                f"folder with -o."
+            )
+        own, dataset = dataset, load_data(configs[0]) if dataset is None else dataset
+        split = choose_split(configs[0], dataset)
+        if folds is not None and folds != ALL and folds > split.count:
+            raise TrainingError(f"{dataset.facts.name} has only {split.count} splits, not {folds}.")
+        for config in configs:
+            check_trainable(config, dataset, split)
+        for config in configs:
+            place = folder / config.model.system
+            if folds is None and seeds == 1:
+                config = settle(config, dataset, [split])
+                Run.create(place, config, split, own=own, command=command)
+            else:
+                options: dict[str, Any] = {"folds": folds, "seeds": seeds, "workers": workers}
+                Study.create(place, config, own, **options, ensemble=ensemble, command=command)
+        facts = {"systems": [config.model.system for config in configs], "command": command}
+        write_text(folder / COMPARISON, json.dumps(facts, indent=1))
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Comparison:
+        """An existing one."""
+        return cls(Path(folder), json.loads((Path(folder) / COMPARISON).read_text(encoding="utf-8"))["systems"])
+
+    @property
+    def folders(self) -> list[Path]:
+        """Of the systems."""
+        return [self.folder / name for name in self.systems]
+
+    def run(self, listeners: Listeners = lambda label: None, workers: Workers | None = None) -> dict[str, Any]:
+        """Train what is not finished; a system that fails does not keep the others from theirs."""
+        found: dict[str, Mapping[str, Any]] = {}
+        failed: dict[str, str] = {}
+        for number, (name, place) in enumerate(zip(self.systems, self.folders, strict=True), start=1):
+            label = f"{name} ({number}/{len(self.systems)})"
+            try:
+                found[name] = _trained(place, label, listeners, workers) | {"folder": str(place)}
+            except TrainingError as error:
+                failed[name] = str(error)
+                continue
+            if not found[name]["finished"]:
+                break
+        return {
+            "finished": len(found) == len(self.systems) and all(each["finished"] for each in found.values()),
+            "systems": found,
+            "failed": failed,
+            "folder": str(self.folder),
+        }
+
+
+def _trained(place: Path, label: str, listeners: Listeners, workers: Workers | None) -> dict[str, Any]:
+    """The summary of one system, which is trained to its end or to Ctrl-C if it was not."""
+    from pprgnn.training.train import resume
+
+    if is_study(place):
+        return Study.open(place, workers).run(lambda run: listeners(f"{label}, {run}"))
+    summary = Run.open(place).summary
+    if summary is not None and summary["finished"]:
+        return summary
+    listener = listeners(label)
+    try:
+        return resume(place, listener=listener).summary
+    finally:
+        getattr(listener, "stop", lambda: None)()
