@@ -124,6 +124,29 @@ def test_ctrl_c_reaches_the_jobs_and_waits_for_them(tmp_path):
     assert (tmp_path / "saved").exists()
 
 
+MASKS = """
+import signal
+from joblib.externals.loky.backend import fork_exec
+from pprgnn.training.workers import Workers, at_work
+from tests.training.test_workers import squared
+launch, masks = fork_exec.fork_exec, []
+def watched(*arguments, **options):
+    masks.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+    return launch(*arguments, **options)
+fork_exec.fork_exec = watched
+if __name__ == "__main__":
+    with at_work(Workers(2)) as at_once:
+        list(at_once(squared, range(2)))
+    print(masks)
+"""
+
+
+def test_workers_start_deaf_to_ctrl_c():
+    """Whatever starts first in a fresh process, no worker can be interrupted while it is imported."""
+    done = subprocess.run([sys.executable, "-c", MASKS], cwd=HERE, capture_output=True, text=True, check=True)
+    assert done.stdout == "[True, True]\n"
+
+
 def test_a_job_that_was_stopped_stops_the_others():
     with pytest.raises(StoppedError):
         results(Workers(2), none_for_two, range(50))

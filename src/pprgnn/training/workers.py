@@ -15,6 +15,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import resource_tracker
 from typing import Any, NoReturn
 
 from pprgnn.training.errors import TrainingError
@@ -95,6 +96,7 @@ class _KilledError(Exception):
 @contextmanager
 def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]:
     joblib = _import("joblib", "Running several jobs at once")
+    trackers = _import("joblib.externals.loky.backend.resource_tracker", "Running several jobs at once")
     from pprgnn.training.guard import Interruption
 
     def at_once(run: Job, items: Iterable[Any]) -> Generator[Any]:
@@ -110,6 +112,9 @@ def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]
             # At a stop some are given up, and a worker may be so.
             warnings.filterwarnings("ignore", ".*tasks (which|have)", module="joblib")
             wanted = (joblib.delayed(_hearing)(run, item) for item in _until(stop, items))
+            # Python and loky each start a process that tracks resources, and let Ctrl-C through again afterwards.
+            resource_tracker.ensure_running()
+            trackers.ensure_running()
             try:
                 with _ctrl_c_later():  # workers start here
                     results = parallel(wanted)
