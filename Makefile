@@ -26,8 +26,7 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(FEW))   ## train on chains of length 
 
 test: $(STAMP)   ## lint, types and all tests
 	@$(BIN)/ruff check src tests benchmarks examples docs
-	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n 2; tests=$$?; wait $$types && exit $$tests
 
 attack: $(STAMP) ## 10,000 hostile problems against a dense reference (the small form is part of `make test`)
 	@PPRGNN_ATTACK=10000 nice -n 19 $(BIN)/python -m pytest -n 2 -q -rP tests/attack

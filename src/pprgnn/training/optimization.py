@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pprgnn.nn.layers import ppr_layers
 from pprgnn.nn.network import Network
@@ -44,20 +44,22 @@ def _slow_parameters(network: nn.Module) -> Iterator[nn.Parameter]:
 
 
 class Schedule:
-    """How the learning rate moves: after each step (one-cycle, cosine) or after each epoch (plateau)."""
+    """How the learning rate moves: after each step (one-cycle, cosine) or after each epoch (plateau).
+
+    The rates of each step are set here: torch's schedulers take a tenth of a small training step.
+    """
 
     def __init__(self, optimizer: torch.optim.Optimizer, config: TrainingConfig, steps_per_epoch: int) -> None:
         self.optimizer = optimizer
-        self.by_step: LambdaLR | None = None
-        self.by_epoch: ReduceLROnPlateau | None = None
-        steps = config.epochs * steps_per_epoch
+        self.peaks = [float(group["lr"]) for group in optimizer.param_groups]
+        self.steps, self.step = config.epochs * steps_per_epoch, 0
+        self.shape = {"one-cycle": one_cycle, "cosine": cosine}.get(config.schedule)
+        self.plateau: ReduceLROnPlateau | None = None
         if config.schedule == "plateau":
-            self.by_epoch = ReduceLROnPlateau(
+            self.plateau = ReduceLROnPlateau(
                 optimizer, factor=config.plateau_factor, patience=config.plateau_patience
             )
-        elif config.schedule != "none":
-            shape = one_cycle if config.schedule == "one-cycle" else cosine
-            self.by_step = LambdaLR(optimizer, lambda step: shape(step / steps))
+        self._set_rates()
 
     @property
     def lr(self) -> float:
@@ -66,27 +68,33 @@ class Schedule:
 
     def after_step(self) -> None:
         """Move on by a step."""
-        if self.by_step is not None:
-            self.by_step.step()
+        self.step += 1
+        self._set_rates()
+
+    def _set_rates(self) -> None:
+        if self.shape is not None:
+            share = self.shape(self.step / self.steps)
+            for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
+                group["lr"] = peak * share
 
     def after_epoch(self, loss: float) -> None:
         """Move on by an epoch with this training loss."""
-        if self.by_epoch is not None:
-            self.by_epoch.step(loss)
+        if self.plateau is not None:
+            self.plateau.step(loss)
 
     def state(self) -> dict[str, Any]:
         """For JSON."""
-        scheduler = self.by_step or self.by_epoch
-        if scheduler is None:
-            return {}
+        if self.plateau is None:
+            return {"last_epoch": self.step, "base_lrs": self.peaks}  # by the names that torch's schedulers use
         plain = (int, float, str, bool, list, type(None))
-        return {key: value for key, value in scheduler.state_dict().items() if isinstance(value, plain)}
+        return {key: value for key, value in self.plateau.state_dict().items() if isinstance(value, plain)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state` put down."""
-        scheduler = self.by_step or self.by_epoch
-        if scheduler is not None:
-            scheduler.load_state_dict(state)
+        if self.plateau is not None:
+            self.plateau.load_state_dict(state)
+        elif self.shape is not None:
+            self.step, self.peaks = int(state["last_epoch"]), [float(each) for each in state["base_lrs"]]
 
 
 def one_cycle(progress: float) -> float:
