@@ -29,7 +29,7 @@ __all__ = [
 if TYPE_CHECKING:
     from pprgnn.core.activation import Activation, leaky_relu
     from pprgnn.core.adjacency import Adjacency
-    from pprgnn.core.buffers import release_buffers, states_on_disk
+    from pprgnn.core.backend.buffers import release_buffers, states_on_disk
     from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured
     from pprgnn.core.depth_memory import DepthMemory
     from pprgnn.core.pagerank import pagerank
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _HOME = {
     "activation": ("Activation", "leaky_relu"),
     "adjacency": ("Adjacency",),
-    "buffers": ("release_buffers", "states_on_disk"),
+    "backend.buffers": ("release_buffers", "states_on_disk"),
     "depth": ("Certificate", "DepthRule", "Fixed", "Influence", "Measured"),
     "depth_memory": ("DepthMemory",),
     "pagerank": ("pagerank",),

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from pprgnn import Adjacency, leaky_relu, solve
-from pprgnn.core import depth_memory, kernel
+from pprgnn.core import depth_memory
 from pprgnn.core.activation import RELU, TANH
+from pprgnn.core.backend import kernel
 from pprgnn.core.recursion import Problem
 from tests.problems import ZOO, draw_b, draw_weight
 

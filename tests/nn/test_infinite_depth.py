@@ -301,9 +301,7 @@ def test_the_bound_of_a_linear_convolution_is_tight():
         conv.lin_rel.weight.copy_(2 * torch.eye(2))
         conv.lin_root.weight.copy_(3 * torch.eye(2))
     known = know(conv, torch.ones(6, 2), (edge_index,), {})
-    assert known.lipschitz(known.adj.norm_bound) == pytest.approx(
-        5.0, rel=1e-3
-    )  # reached by a constant state
+    assert known.lipschitz(known.adj.norm_bound) == pytest.approx(5.0, rel=1e-3)  # reached by a constant state
     assert float(known.function(torch.ones(6, 2)).detach().norm() / torch.ones(6, 2).norm()) == pytest.approx(
         5.0, rel=1e-5
     )

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from pprgnn.core import kernel
+from pprgnn.core.backend import kernel
 from pprgnn.core.recursion import Problem
 from pprgnn.training import checkup
 from pprgnn.training.checkup import ALLOWED_ERROR, advice, disk, import_problems, kernel_speed, self_check

@@ -25,8 +25,7 @@ def as_eps(eps: float | Tensor, like: Tensor, channels: int) -> Tensor:
         tensor = tensor.reshape(())
     elif tensor.shape != (channels,):
         raise ValueError(
-            f"eps must be one number or one per channel, shape ({channels},), but has shape "
-            f"{tuple(tensor.shape)}."
+            f"eps must be one number or one per channel, shape ({channels},), but has shape {tuple(tensor.shape)}."
         )
     _check_range(float(tensor.detach().min()), float(tensor.detach().max()))
     return tensor

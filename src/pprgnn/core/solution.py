@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from pprgnn.core.sketch import Sketch
 
 
 class ConvergenceWarning(UserWarning):
@@ -39,24 +41,6 @@ class Status(Enum):
     def converged(self) -> bool:
         """Whether the rule that chose the depth reached its aim (a fixed depth has none)."""
         return self not in (Status.ROUNDING, Status.CAPPED, Status.NOT_FINITE)
-
-
-MARGIN = 1e3  # how far an influence grows is an estimate
-
-
-class Sketch(NamedTuple):
-    """What a few random vectors tell of the linear influence of B: an estimate."""
-
-    depth: int  # where it has faded
-    growth: float  # the largest on the way, relative to B itself
-
-    def decides(self, unit: float) -> bool:
-        """Whether differences of ``unit`` may grow to the size of the state, and choose a branch of it."""
-        return not self.growth * unit * MARGIN <= 1
-
-    def beyond(self, max_depth: int, unit: float) -> bool:
-        """Whether that holds of what lies beyond ``max_depth``: passes that agree then tell nothing."""
-        return self.depth > max_depth and self.decides(unit)
 
 
 @dataclass(frozen=True)
@@ -168,6 +152,16 @@ def weakest(solutions: Sequence[Solution], state: Tensor) -> Solution:
         rounding_bound=largest("rounding_bound"),
         rounding_error=largest("rounding_error"),
     )
+
+
+def frobenius_norm(x: Tensor) -> float:
+    """‖x‖_F, also where the squares of the entries would leave the range of their type."""
+    norm = float(torch.linalg.vector_norm(x))
+    if not 1e-15 < norm < 1e15 and x.numel():
+        largest = float(x.abs().max())
+        if 0 < largest < math.inf:
+            return largest * float(torch.linalg.vector_norm(x / largest))
+    return norm
 
 
 def unit_roundoff(x: Tensor) -> float:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.buffers import release_buffers
+from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.depth import Fixed
 from pprgnn.core.neighbourhood import NotWorthwhile
 from pprgnn.explore.linear import LinearGraph, is_linear

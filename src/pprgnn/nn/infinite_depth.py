@@ -17,9 +17,10 @@ from pprgnn.core.activation import Activation
 from pprgnn.core.decay import as_eps
 from pprgnn.core.depth import DepthRule, Fixed
 from pprgnn.core.steps import Steps
-from pprgnn.nn import compiled_steps
+from pprgnn.nn import compiled_layers
 from pprgnn.nn.adjacency_cache import contents_of
-from pprgnn.nn.infinite_layer import MESSAGE_HOOKS, InfiniteLayer, check_numbers, one_set_of_nodes
+from pprgnn.nn.explain import MESSAGE_HOOKS
+from pprgnn.nn.infinite_layer import InfiniteLayer, check_numbers, one_set_of_nodes
 from pprgnn.nn.known_convs import Known, know, matrices_of
 from pprgnn.nn.wrapped_conv import (
     check_inside,
@@ -217,7 +218,7 @@ class InfiniteDepth(InfiniteLayer):
         b = b.to(next((p.dtype for p in self.parameters()), b.dtype))  # autocast may have lowered it
         with torch.autocast(b.device.type, enabled=False):
             if torch.compiler.is_compiling():
-                return compiled_steps.forward(self, b, checked(call, self.conv), args, kwargs)
+                return compiled_layers.forward_steps(self, b, checked(call, self.conv), args, kwargs)
             if any(getattr(part, "explain", None) for part in self.modules()):
                 return self._explained(b, call, args, kwargs)
             known = know(self.conv, b, args, kwargs)

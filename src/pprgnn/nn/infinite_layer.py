@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
@@ -14,22 +15,16 @@ from torch.nn import Parameter
 from torch_geometric.explain.algorithm import graphmask_explainer
 from torch_geometric.nn.conv import MessagePassing
 
-import pprgnn.nn.explained_hops  # noqa: F401  # tells PyG's explainers how far these layers read
+import pprgnn.nn.explain  # noqa: F401  # tells PyG's explainers how far these layers read
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.backend.handles import handle_of
+from pprgnn.core.checks import check_limits
 from pprgnn.core.depth import DepthRule, Fixed, Measured, resolve_depth
 from pprgnn.core.depth_memory import DepthMemory
-from pprgnn.core.handles import handle_of
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution
-from pprgnn.core.solve import check_limits, solve
-from pprgnn.nn.decay_rates import as_rates, per_channel
-
-MESSAGE_HOOKS = [
-    f"_{what}_forward{when}_hooks"
-    for what in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("", "_pre")
-]
+from pprgnn.core.solve import solve
 
 
 class InfiniteLayer(MessagePassing):  # type: ignore[misc]
@@ -218,6 +213,30 @@ def check_numbers(layer: str, x: Any) -> None:
         )
 
 
-def has_message_hooks(conv: torch.nn.Module) -> bool:
-    """Whether somebody wants to see the messages of this layer; a product with a matrix sends none."""
-    return any(getattr(conv, name, None) for name in MESSAGE_HOOKS)
+def as_rates(eps: float | Sequence[float] | Tensor, channels: int | None) -> tuple[float, ...]:
+    """Check one rate, or several to be shared out among ``channels``, and return them as numbers."""
+    values: Any = eps.tolist() if hasattr(eps, "tolist") else eps  # tensors and NumPy arrays
+    several = isinstance(values, Iterable) and not isinstance(values, str)
+    rates = tuple(float(rate) for rate in values) if several else (float(values),)
+    if not rates:
+        raise ValueError("eps must be a rate or several, but came as an empty list; try eps=0.25.")
+    single = torch.tensor(rates, dtype=torch.float32, device="cpu").tolist()
+    if not all(0.0 < rate < math.inf for rate in single):  # also refuses NaN
+        raise ValueError(
+            f"eps must be positive and finite, but came as {eps} (in float32 {single}); the smaller eps, the "
+            f"farther messages travel (try 0.05 to 1)."
+        )
+    if channels is None and len(rates) > 1:
+        raise ValueError("Several rates are shared out among channels; give channels=... to say how many.")
+    if channels is not None and len(rates) > channels:
+        raise ValueError(
+            f"eps must not have more rates than there are channels to share out, but has {len(rates)} for "
+            f"{channels} channels; give fewer rates or more channels."
+        )
+    return rates
+
+
+def per_channel(rates: Tensor, channels: int) -> Tensor:
+    """One rate per channel, shape (channels,): neighbouring channels share one, all about equally often."""
+    group = torch.arange(channels, device=rates.device) * len(rates) // channels
+    return rates[group]

@@ -24,7 +24,7 @@ ROWS_AT_ONCE = 1 << 16
 
 def largest_row(x: Tensor, growth: RowGrowth, adj: Adjacency, normalized: bool = False) -> float:
     """The smallest χ with ‖x_j‖ <= χ s_j; NaN if there is one."""
-    sizes, largest = adj.leave(growth.sizes(adj)), 0.0
+    sizes, largest = adj.unpermute(growth.sizes(adj)), 0.0
     for rows, size in zip(split_rows(x, ROWS_AT_ONCE), torch.split(sizes, ROWS_AT_ONCE), strict=True):
         lengths = row_norms(rows, 2).to(size.device)
         if normalized:

@@ -1,4 +1,4 @@
-"""Edges and messages in plain tensor operations, for code that is traced: nothing here depends on the numbers."""
+"""Normalised edges one by one, for code that is traced and for explanations: the layers multiply by a matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ def normalized(
     add_self_loops: bool,
     flow: str,
 ) -> tuple[Tensor, Tensor]:
-    """Normalised edges that add up to the entries of :class:`pprgnn.Adjacency`; ``like`` has a row per node."""
+    """Normalised edges that add up to the entries of :class:`pprgnn.Adjacency`; ``like`` has a row per node.
+
+    Plain tensor operations that do not depend on the numbers, so that they can be traced.
+    """
     nodes = torch.arange(like.size(0), device=edge_index.device)
     weight = like.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight.to(like.dtype)
     if weight.dim() == 2 and weight.size(1) == 1:
@@ -44,3 +47,34 @@ def propagated(x: Tensor, source: Tensor, target: Tensor, weight: Tensor) -> Ten
     return torch.zeros_like(x).index_add(-2, target, x.index_select(-2, source) * weight.unsqueeze(-1))
 
 
+def explained(
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    x: Tensor,
+    *,
+    normalize: Normalization,
+    add_self_loops: bool,
+    flow: str,
+) -> tuple[Tensor, Tensor]:
+    """Normalised edges in the order that explainers expect: the given ones, then the self-loops.
+
+    They add up to the entries of :class:`pprgnn.Adjacency`, also where a node has several self-loops.
+    """
+    like = x if x.dim() == 2 else x[0]  # a row per node
+    weight = like.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight.view(-1).to(x.dtype)
+    if add_self_loops:
+        edge_index, weight = _with_loops(edge_index, weight, like.size(0))
+    return normalized(edge_index, weight, like, normalize, False, flow)
+
+
+def _with_loops(edge_index: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    looping = edge_index[0] == edge_index[1]
+    nodes = edge_index[0, looping]
+    count = torch.bincount(nodes, minlength=num_nodes)
+    if bool((count == 1).all()):  # nothing to add: a mask has the order of the given edges then
+        return edge_index, weight
+    loops = weight.new_zeros(num_nodes).index_add(0, nodes, weight[looping])
+    loops = torch.where(count == 0, 1.0, loops)
+    every = torch.arange(num_nodes, device=edge_index.device, dtype=edge_index.dtype)
+    edges = torch.cat([edge_index[:, ~looping], torch.stack([every, every])], dim=1)
+    return edges, torch.cat([weight[~looping], loops])

@@ -1,0 +1,120 @@
+"""How a solve is differentiated: with few terms, with all, or with few and less memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.activation import Activation
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.backend.passes import pull_back
+from pprgnn.core.recursion import Problem
+
+SMALL_STATE = 1 << 20  # entries: up to so many, a copy of G⁽⁰⁾ for φ' is quicker than a mask of it
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """The first N terms, exactly: memory for N states, whatever the depth."""
+
+    terms: int = 5
+
+    def __post_init__(self) -> None:
+        if self.terms < 1:
+            raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {self.terms}.")
+
+
+@dataclass(frozen=True)
+class Checkpointed(Truncated):
+    """The same gradient from one state: the last N steps are repeated in the backward pass."""
+
+
+@dataclass(frozen=True)
+class Full:
+    """All terms: memory grows with depth."""
+
+
+Adjoint: TypeAlias = Truncated | Checkpointed | Full
+
+
+class Differentiable(torch.autograd.Function):
+    """G⁽⁰⁾ of a pass that was run, with a gradient of exactly ``terms`` terms.
+
+    Kept for the backward pass: G⁽¹⁾ ... G⁽ᵗᵉʳᵐˢ⁾, or with ``checkpoint`` only the last of them, whatever the
+    depth; and what φ' needs of G⁽⁰⁾, which belongs to the caller and may be overwritten.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        b: Tensor,
+        weight: Tensor,
+        eps: Tensor,
+        value: Tensor,  # = adj.value: an argument of its own so that autograd sees it
+        trace: Tensor,  # nothing of b, but with its history: b itself is not kept
+        adj: Adjacency,
+        activation: Activation,
+        depth: int,
+        terms: int,
+        checkpoint: bool,
+        states: list[Tensor],
+    ) -> Tensor:
+        out, *kept = states
+        ctx.adj, ctx.activation, ctx.depth, ctx.terms = adj, activation, depth, terms
+        ctx.repeats = checkpoint and min(terms, depth) > 1
+        # b is needed again to repeat steps, and to recover z when φ' cannot be read off φ(z).
+        needs_b = ctx.repeats or not activation.from_output
+        memo = None
+        if terms and activation.from_output:
+            memo = out.clone() if out.numel() <= SMALL_STATE else activation.memo(out)
+        learned = value if ctx.needs_input_grad[3] else None  # else it may be a tensor of inference mode
+        ctx.save_for_backward(weight, eps, learned, trace, b if needs_b else None, memo, *kept)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
+        weight, eps, value, trace, b, memo, *kept = ctx.saved_tensors
+        given = Problem(grad_out if b is None else b, weight, eps, ctx.adj, ctx.activation)
+        needs = ctx.needs_input_grad[:4]
+        # So that states can go as soon as they have been read; older versions of torch keep them until the end.
+        getattr(ctx, "maybe_clear_saved_tensors", lambda: None)()
+        with torch.no_grad():
+            found = pull_back(given, memo, kept, grad_out, ctx.depth, ctx.terms, needs, ctx.repeats)
+        gradients = (found.b, found.weight, found.eps, found.value)
+        return (*refuse_twice(gradients, (grad_out, weight, eps, value, trace), "a solve"), *(None,) * 7)
+
+
+def refuse_twice(
+    gradients: Sequence[Tensor | None], sources: Sequence[Tensor | None], what: str
+) -> tuple[Tensor | None, ...]:
+    """The gradients; in a backward pass with ``create_graph`` they raise when differentiated.
+
+    ``torch.autograd.function.once_differentiable`` does so only where the incoming gradient has a history: with a
+    loss such as ``out.sum()`` it has none, and a gradient penalty would be ignored without a word.
+    """
+    if not torch.is_grad_enabled():
+        return tuple(gradients)
+    inputs = [each for each in sources if each is not None and each.requires_grad]
+    return tuple(
+        None if each is None else _Refuse.apply(each, what, *inputs)  # type: ignore[no-untyped-call]
+        for each in gradients
+    )
+
+
+class _Refuse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, what: str, *inputs: Tensor) -> Tensor:
+        ctx.what = what
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError(
+            f"The gradient of {ctx.what} cannot be differentiated again; for second derivatives (a gradient "
+            f"penalty, a Hessian) use pprgnn.solve_steps(b, lambda g: adj @ g @ weight, ...), which plain "
+            f"autograd follows."
+        )

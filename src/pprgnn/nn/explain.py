@@ -1,0 +1,97 @@
+"""What explainers need: real messages, and how far an infinite layer reads; they count a hop per layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch_geometric.explain.algorithm import ExplainerAlgorithm
+from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.utils import is_torch_sparse_tensor
+
+from pprgnn.core.recursion import unrolled
+from pprgnn.nn import edges
+
+if TYPE_CHECKING:
+    from pprgnn.nn.ppr_conv import PPRConv
+
+MESSAGE_HOOKS = [
+    f"_{what}_forward{when}_hooks"
+    for what in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for when in ("", "_pre")
+]
+
+_one_hop_per_layer = ExplainerAlgorithm._get_hard_masks
+_num_hops = ExplainerAlgorithm._num_hops
+
+
+def hard_masks(
+    model: torch.nn.Module, node_index: int | Tensor | None, edge_index: Tensor, num_nodes: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """The nodes and edges that may have an influence on some nodes; PyG's own answer without infinite layers."""
+    layers: list[Any] = [part for part in model.modules() if hasattr(part, "hops_within")]
+    if node_index is None or not layers:
+        masks: tuple[Tensor | None, Tensor | None] = _one_hop_per_layer(model, node_index, edge_index, num_nodes)
+        return masks
+    hops = _num_hops(model) + sum(layer.hops_within(num_nodes) - _num_hops(layer) for layer in layers)
+    flows = {part.flow for part in model.modules() if isinstance(part, MessagePassing)}
+    ways = [edge_index if flow == "source_to_target" else edge_index.flip(0) for flow in flows]
+    source, target = torch.cat(ways, dim=1)
+    seen = torch.zeros(num_nodes, dtype=torch.bool, device=edge_index.device)
+    seen[node_index] = True
+    for _ in range(hops):
+        before = int(seen.sum())
+        seen[source[seen[target]]] = True
+        if int(seen.sum()) == before:
+            break
+    return seen, seen[edge_index[0]] & seen[edge_index[1]]
+
+
+# PyG has no way to tell it: every explainer asks this function, and none asks the layers.
+ExplainerAlgorithm._get_hard_masks = staticmethod(hard_masks)
+
+
+def has_message_hooks(conv: torch.nn.Module) -> bool:
+    """Whether somebody wants to see the messages of this layer; a product with a matrix sends none."""
+    return any(getattr(conv, name, None) for name in MESSAGE_HOOKS)
+
+
+def forward_by_messages(layer: PPRConv, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
+    """The recursion through ``propagate()``, as deep as the layer is on this input, with all of its gradient.
+
+    PyG's explainers put masks on messages and hooks look at them, so they need real ones.
+    """
+    if not isinstance(edge_index, Tensor) or is_torch_sparse_tensor(edge_index):
+        raise ValueError(
+            "Explanations and hooks on messages need an edge_index of shape (2, num_edges), not a sparse "
+            "adjacency."
+        )
+    if any(getattr(layer, name) for name in MESSAGE_HOOKS if "message_and" in name or "edge_update" in name):
+        raise ValueError(
+            f"'{type(layer).__name__}' has messages and an aggregation, one after the other; register hooks on "
+            f"these, such as register_message_forward_hook."
+        )
+    with torch.no_grad(), layer._measuring():
+        layer._plain_forward(x, edge_index, edge_weight)
+    assert layer.last_solution is not None
+    edge_index, edge_weight = edges.explained(
+        edge_index,
+        edge_weight,
+        x,
+        normalize=layer.normalization,
+        add_self_loops=layer.add_self_loops,
+        flow=layer.flow,
+    )
+    b = layer.lin(x)
+    if layer.smooth_input:
+        b = layer.propagate(edge_index, x=b, edge_weight=edge_weight)
+    b = layer._input_term(b)
+    weight, eps = layer.recurrent_weight(), torch.as_tensor(layer.eps, dtype=b.dtype, device=b.device)
+
+    def step(g: Tensor) -> Tensor:
+        for _ in range(layer.hops):
+            g = layer.propagate(edge_index, x=g, edge_weight=edge_weight)
+        return g @ weight
+
+    return unrolled(step, b, eps, layer.activation, range(layer.last_solution.depth))
