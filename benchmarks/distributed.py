@@ -27,7 +27,7 @@ from pprgnn import Adjacency
 from pprgnn.core.activation import resolve_activation
 from pprgnn.core.backend.buffers import acquire
 from pprgnn.core.backend.passes import run_pass
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
 from pprgnn.data.roots import data_root
 from pprgnn.distributed.part import cut
 from pprgnn.distributed.partitions import choose_method, describe, partition

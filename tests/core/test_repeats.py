@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pprgnn import Measured, solve
-from pprgnn.core import recursion
+from pprgnn.core import problem as problems
 from pprgnn.core.backend import buffers, kernel
 from pprgnn.core.backend.buffers import buffer_index
 from tests.problems import ZOO, draw_b, draw_weight
@@ -76,7 +76,7 @@ def test_measuring_needs_no_more_buffers_for_more_terms(monkeypatch):
         buffers.release_buffers()
         with torch.no_grad():
             adj = GRAPH.adjacency()
-            problem = recursion.Problem(
+            problem = problems.Problem(
                 draw_b(6, 3), draw_weight(3, 2.0), torch.tensor(0.5).double(), adj, solve_activation()
             )
             Measured().choose(problem, 1e-5, 500, terms)

@@ -18,8 +18,8 @@ from pprgnn import Adjacency, Certificate, DepthMemory, Fixed, Influence, Measur
 from pprgnn.core.activation import resolve_activation
 from pprgnn.core.backend import kernel
 from pprgnn.core.backend import rows as part_rows
-from pprgnn.core.backend.passes import pull_back
-from pprgnn.core.recursion import Problem
+from pprgnn.core.backend.passes import pull_back, step
+from pprgnn.core.problem import Problem
 from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
 from pprgnn.distributed.exchange import HaloExchange
 from pprgnn.distributed.part import cut
@@ -382,7 +382,7 @@ def test_interior_rows_are_computed_while_rows_travel(library, back, monkeypatch
     if back:
         pull_back(problem, problem.b.relu(), [problem.b.relu()], problem.b, 1, 2, (True, True, True, False), False)
     else:
-        problem.step(0, problem.b, out, scratch)
+        step(problem, 0, problem.b, out, scratch)
     assert events == ["start", "interior", "wait", *(["boundary"] if not library else [])]
 
 

@@ -5,7 +5,6 @@ Errors are relative, ‖G⁽⁰;ᵏ⁾ - G⁽⁰;∞⁾‖ / ‖B‖ in the Frob
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from pprgnn.core.backend.passes import Comparison, permuted, step
-from pprgnn.core.recursion import Recursion
-from pprgnn.core.solution import Depth, Status, unit_roundoff
+from pprgnn.core.backend.passes import permuted, step
+from pprgnn.core.measure import Comparison, compare, prove
+from pprgnn.core.problem import Recursion
+from pprgnn.core.solution import Depth, Status
 
 
 class DepthRule(Protocol):
@@ -128,68 +128,8 @@ class Measured:
         with Comparison(problem.detach(), levels) as comparison:
             deepest = bounds.depth(0.1 * tol, max_depth, levels)
             if deepest is None:
-                return self._compare(comparison, tol, max_depth)
-            return self._prove(comparison, bounds.error(deepest), tol, deepest)
-
-    def _prove(self, comparison: Comparison, proved: float, tol: float, deepest: int) -> Depth:
-        """Compare with ``deepest``, certified to ``proved``: what is measured is then also proved."""
-        comparison.set_reference(deepest)
-        k = _smallest(comparison.error, tol - proved, comparison.levels, deepest, max(4, deepest // 4))
-        if not math.isfinite(comparison.error(k)):
-            return Depth(deepest, Status.NOT_FINITE, products=comparison.products)
-        if k == deepest:  # nothing was measured: a pass is not compared with itself
-            return Depth(k, Status.CERTIFIED, proved, products=comparison.products)
-        seen, products = comparison.state_errors[k], comparison.products
-        return Depth(k, Status.MEASURED, seen + proved, seen, products=products, reference=deepest)
-
-    def _compare(self, comparison: Comparison, tol: float, max_depth: int) -> Depth:
-        """No proof within max_depth: a shallower pass *and* the last but one must agree with the deepest.
-
-        The last but one, because in a cycle (the states of depth k and k + 2 alike, those between not) depths far
-        apart may agree by chance, but neighbours never do. The deepest is where the linear influence has faded:
-        two shallow passes may agree because both miss a channel that grows slowly.
-        """
-        levels = comparison.levels
-        if max_depth <= levels:
-            return Depth(levels, Status.CAPPED)
-        sketch = comparison.given.guess(tol, max_depth)
-        beyond = sketch is not None and sketch.beyond(max_depth, unit_roundoff(comparison.given.b))
-        k = max(levels, 8 if sketch is None else sketch.depth // 2)
-        while True:
-            reference = min(2 * k + 1, max_depth)
-            k = min(k, reference - 1)
-            comparison.set_reference(reference)
-            seen = max(comparison.error(k), comparison.error(reference - 1))
-            if not math.isfinite(seen):
-                return Depth(reference, Status.NOT_FINITE, products=comparison.products)
-            if seen <= tol and not beyond:
-                k, status = _smallest(comparison.error, tol, levels, k, k // 2), Status.COMPARED
-                seen = comparison.state_errors[k]
-                break
-            if reference == max_depth:
-                k, status = max_depth, Status.CAPPED
-                break
-            k = reference
-        products = comparison.products
-        return Depth(k, status, measured_error=seen, products=products, reference=reference, sketch=sketch)
-
-
-def _smallest(error: Callable[[int], float], tol: float, shallowest: int, deepest: int, guess: int) -> int:
-    """A depth with error <= tol, at most an eighth above the smallest one that bisection sees."""
-    low, high = shallowest - 1, min(max(guess, shallowest), deepest)
-    while high < deepest and not error(high) <= tol:
-        low, high = high, min(2 * high + 1, deepest)
-    step = max(1, high // 8)  # a good guess is confirmed by one shallower pass
-    while high - step > low and error(high - step) <= tol:
-        high, step = high - step, 2 * step
-    low = max(low, high - step)
-    while high - low > max(1, high // 8):
-        middle = (low + high) // 2
-        if error(middle) <= tol:
-            high = middle
-        else:
-            low = middle
-    return high
+                return compare(comparison, tol, max_depth)
+            return prove(comparison, bounds.error(deepest), tol, deepest)
 
 
 def resolve_depth(depth: int | DepthRule | None) -> DepthRule:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pprgnn.core.backend import kernel
 from pprgnn.core.depth import Measured, Result, Run
-from pprgnn.core.recursion import Recursion
+from pprgnn.core.problem import Recursion
 from pprgnn.core.rounding import PAIRS, ROUNDINGS, another_pass, estimated
 from pprgnn.core.sketch import MARGIN, Sketch
 from pprgnn.core.solution import Depth, Status, unit_roundoff

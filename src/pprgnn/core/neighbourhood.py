@@ -20,7 +20,8 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.csr import csr_tensor, index_dtype, ranges
 from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.recursion import Problem, descend
+from pprgnn.core.problem import Problem
+from pprgnn.core.recursion import descend
 from pprgnn.core.solution import Solution, Status
 
 ROWS_AT_ONCE = 1 << 18  # of which the entries are gathered together

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,8 +13,11 @@ from torch import Tensor
 
 from pprgnn.core.backend.buffers import acquire, release
 from pprgnn.core.backend.passes import in_inner_order, run_pass, step, unpermute
-from pprgnn.core.recursion import Recursion, descend
-from pprgnn.core.solution import Depth, Solution, Status, unit_roundoff
+from pprgnn.core.bounds import StepBounds
+from pprgnn.core.checks import finite
+from pprgnn.core.problem import Recursion
+from pprgnn.core.recursion import descend
+from pprgnn.core.solution import ConvergenceWarning, Depth, Solution, Status, failure, unit_roundoff
 
 ROUNDINGS = 64  # of the state: what an accurate pass may come to
 STRONG = 16.0  # times what rounding does
@@ -34,6 +38,15 @@ def rounding_ignored() -> Iterator[None]:
         _looks.reset(token)
 
 
+def described(problem: Recursion, state: Tensor, found: Depth, tol: float, max_depth: int) -> Solution:
+    """The solution with all that is known about it; warns when it is not what was asked for."""
+    status = found.status if problem.space.all_true(finite(state.detach())) else Status.NOT_FINITE
+    solution = with_rounding(problem, state, found, status, tol)
+    if not solution.converged:
+        warnings.warn(failure(solution, problem.facts(), tol, max_depth), ConvergenceWarning, stacklevel=3)
+    return solution
+
+
 def with_rounding(problem: Recursion, state: Tensor, found: Depth, status: Status, tol: float) -> Solution:
     """The solution at the depth that was found, with what rounding adds to it.
 
@@ -43,7 +56,7 @@ def with_rounding(problem: Recursion, state: Tensor, found: Depth, status: Statu
     bound = estimate = None
     if status in CLAIMS and not found.includes_rounding and _looks.get():
         depth, bounds = found.reference or found.k, problem.bounds()
-        safe = bounds.rounding(depth, unit_roundoff(state))
+        safe = rounding_bound(bounds, depth, unit_roundoff(state))
         bound = safe if math.isfinite(safe) else None
         if bounds.underflow > tol:  # numbers too small for their type: a disturbance would not show it
             return found.solution(state, Status.ROUNDING, bound, None)
@@ -53,6 +66,27 @@ def with_rounding(problem: Recursion, state: Tensor, found: Depth, status: Statu
             estimate, harmless, products = estimated(problem, state.detach(), depth, tol, pairs)
             found, status = found.with_products(products), status if harmless else Status.ROUNDING
     return found.solution(state, status, bound, estimate)
+
+
+def rounding_bound(bounds: StepBounds, depth: int, unit: float) -> float:
+    """What rounding adds to the state of a pass of this depth, at most; infinite where nothing is known.
+
+    A running error analysis. One step, computed from what was computed before, is off by at most
+    γ (βₙ |Ã||G⁽ⁿ⁺¹⁾||W| + |B|) with γ = m u / (1 - m u), where u is the unit roundoff and m the length of its
+    sums; and it enlarges what is wrong already by cₙ.
+    """
+    if not bounds.absolute_rate < math.inf or bounds.sum_length * unit >= 0.5:
+        return math.inf
+    gamma = bounds.sum_length * unit / (1 - bounds.sum_length * unit)
+    size, wrong = bounds.lipschitz, gamma * bounds.lipschitz  # ‖G⁽ⁿ⁾‖ and the rounding in it
+    for n in range(depth - 1, -1, -1):
+        fresh = gamma * (bounds.absolute_rate * bounds.decay(n) * (size + wrong) + 2 * bounds.lipschitz)
+        fresh += bounds.underflow
+        size = bounds.step(n) * size + bounds.lipschitz
+        wrong = bounds.step(n) * wrong + fresh
+        if not wrong < 1e300:
+            return math.inf
+    return wrong
 
 
 def estimated(

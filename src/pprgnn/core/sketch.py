@@ -12,7 +12,7 @@ from pprgnn.core.backend.buffers import acquire, release
 from pprgnn.core.decay import decay
 
 if TYPE_CHECKING:
-    from pprgnn.core.recursion import Problem
+    from pprgnn.core.problem import Problem
 
 PROBES = 2  # random vectors of a sketch
 HOPS_AT_ONCE = 16

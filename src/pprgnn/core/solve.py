@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,12 +12,12 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.adjoint import Differentiable
 from pprgnn.core.backend.passes import run
-from pprgnn.core.checks import check_inputs, finite
+from pprgnn.core.checks import check_inputs
 from pprgnn.core.decay import as_eps
 from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
-from pprgnn.core.recursion import Problem, Recursion
-from pprgnn.core.rounding import with_rounding
-from pprgnn.core.solution import ConvergenceWarning, Depth, Solution, Status
+from pprgnn.core.problem import Problem
+from pprgnn.core.rounding import described
+from pprgnn.core.solution import Solution
 
 
 def solve(
@@ -91,37 +90,3 @@ def solve(
         b, weight, eps, adj.value, trace, adj, phi, found.k, terms_at(found.k), checkpoint, states
     )
     return replace(solution, state=state)
-
-
-def described(problem: Recursion, state: Tensor, found: Depth, tol: float, max_depth: int) -> Solution:
-    """The solution with all that is known about it; warns when it is not what was asked for."""
-    status = found.status if problem.space.all_true(finite(state.detach())) else Status.NOT_FINITE
-    solution = with_rounding(problem, state, found, status, tol)
-    if not solution.converged:
-        warnings.warn(failure(solution, problem.facts(), tol, max_depth), ConvergenceWarning, stacklevel=3)
-    return solution
-
-
-def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
-    """In a sentence or two, what went wrong and what to do."""
-    status, dtype = solution.status, solution.state.dtype
-    known = (solution.rounding_error, solution.truncation_bound, solution.measured_error)
-    error = next((each for each in known if each is not None), None)
-    reached = "" if error is None else f" (error {error:.1e})"
-    if status is Status.NOT_FINITE:
-        return (
-            f"The state overflowed {dtype} ({facts}); use a larger eps, weight decay, gradient clipping or "
-            f"float64."
-        )
-    if status is Status.ROUNDING:
-        finer = "float64, " if dtype != torch.float64 else ""
-        return (
-            f"Rounding errors in {dtype} exceed tol = {tol:g} of ‖b‖{reached}: {facts}. Use {finer}a larger eps, "
-            f"smaller weights or a larger tol."
-        )
-    if error is not None and error <= tol:
-        reached = "; two depths agree, but what lies beyond may still grow and decide otherwise"
-    return (
-        f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}: {facts}. Raise max_depth, "
-        f"use a larger eps, or regularise the weights."
-    )

@@ -19,9 +19,10 @@ from pprgnn.core.bounds import StepBounds
 from pprgnn.core.checks import check_limits, check_precision, finite
 from pprgnn.core.decay import as_eps, decay
 from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
-from pprgnn.core.recursion import Recursion, descend, unrolled
+from pprgnn.core.problem import Recursion
+from pprgnn.core.recursion import descend, unrolled
+from pprgnn.core.rounding import described
 from pprgnn.core.solution import NotFiniteError, Solution
-from pprgnn.core.solve import described
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from pprgnn.core.activation import resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import acquire
 from pprgnn.core.backend.passes import pull_back, step
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
 from pprgnn.data.errors import DataError
 from pprgnn.distributed.exchange import HaloExchange
 from pprgnn.distributed.part import GraphPart, cut

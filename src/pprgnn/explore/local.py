@@ -23,7 +23,8 @@ from pprgnn.core.backend.passes import permuted, step
 from pprgnn.core.csr import csr_tensor, ranges
 from pprgnn.core.decay import as_eps
 from pprgnn.core.neighbourhood import Neighbourhood
-from pprgnn.core.recursion import Gradients, Problem, ascend, descend
+from pprgnn.core.problem import Problem
+from pprgnn.core.recursion import Gradients, ascend, descend
 from pprgnn.core.solution import Solution, Status
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, trace

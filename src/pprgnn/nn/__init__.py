@@ -15,7 +15,8 @@ from pprgnn.nn.layers import (
 from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet, PaperGraphNet, PPINet
 from pprgnn.nn.ppr_conv import PPRConv
-from pprgnn.nn.stacked import PPRGNN, GraphNet, NodeNet
+from pprgnn.nn.pprgnn import PPRGNN
+from pprgnn.nn.stacked import GraphNet, NodeNet
 
 __all__ = [
     "PPRGNN",

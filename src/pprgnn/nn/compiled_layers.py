@@ -1,9 +1,9 @@
 """The forward pass of the layers where plain Python is not possible: under compilers, ``torch.func`` and ONNX.
 
-:class:`pprgnn.nn.PPRConv` becomes operators (:mod:`pprgnn.nn.compiled`), and plain messages for ONNX. Of
-:class:`pprgnn.nn.InfiniteDepth`, how deep the recursion goes is found by an operator that is opaque to compilers
-and calls the convolution as plain Python does; its answer, the state from which a few steps are left, is a constant
-to the gradient. Those last steps are compiled with everything else.
+:class:`pprgnn.nn.PPRConv` becomes operators (:mod:`pprgnn.nn.compiled`), and plain messages for ONNX. How deep an
+:class:`pprgnn.nn.InfiniteDepth` goes is found by an operator that is opaque to compilers and calls the convolution
+as plain Python does; its answer, the state from which a few steps are left, is a constant to the gradient. Those
+last steps are compiled with everything else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.handles import held
 from pprgnn.core.depth import Fixed, run_at_depth
 from pprgnn.core.recursion import unrolled
-from pprgnn.core.solve import described
+from pprgnn.core.rounding import described
 from pprgnn.nn import compiled
 from pprgnn.nn.edges import normalized, propagated
 from pprgnn.nn.known_convs import know

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
@@ -25,6 +24,7 @@ from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution
 from pprgnn.core.solve import solve
+from pprgnn.nn.layer_checks import as_rates
 
 
 class InfiniteLayer(MessagePassing):  # type: ignore[misc]
@@ -177,63 +177,6 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
         depth = "" if self.depth is None else f", depth={self.depth}"
         rates = ", ".join(f"{rate:g}" for rate in self.rates)
         return f"eps={rates if len(self.rates) == 1 else f'({rates})'}{learned}{depth}"
-
-
-def one_set_of_nodes(layer: str, x: Any) -> Any:
-    """Return ``x``; of a pair of the same tensor, as PyG's tools for heterogeneous graphs pass it, that tensor."""
-    if torch._C._get_tracing_state() is not None:
-        raise ValueError(
-            f"torch.jit.trace (and torch.onnx.export with dynamo=False) cannot follow '{layer}'; use "
-            f"torch.export, or torch.onnx.export(..., dynamo=True)."
-        )
-    numbers = isinstance(x, list) and not any(isinstance(each, Tensor) for each in x)
-    if numbers or not isinstance(x, (tuple, list)):
-        return x
-    if len(x) == 2 and x[0] is x[1]:
-        return x[0]
-    raise ValueError(
-        f"'{layer}' received a tuple of node features, but a recursion needs the same nodes on both sides; use "
-        f"'SAGEConv' or 'GraphConv' for bipartite graphs."
-    )
-
-
-def check_numbers(layer: str, x: Any) -> None:
-    """Raise unless there are numbers to compute with: how deep a layer goes depends on them."""
-    if not isinstance(x, Tensor):
-        raise TypeError(
-            f"x must be a tensor of shape (num_nodes, channels), but came as {type(x).__name__}; convert it with "
-            f"torch.as_tensor(x)."
-        )
-    if not x.is_floating_point():
-        raise ValueError(f"x must hold floating-point numbers, but has dtype {x.dtype}; use x.float().")
-    if x.is_meta:
-        raise ValueError(
-            f"'{layer}' computes with numbers, but x is on the meta device and has none; pass real features (the "
-            f"output has a row for each of x)."
-        )
-
-
-def as_rates(eps: float | Sequence[float] | Tensor, channels: int | None) -> tuple[float, ...]:
-    """Check one rate, or several to be shared out among ``channels``, and return them as numbers."""
-    values: Any = eps.tolist() if hasattr(eps, "tolist") else eps  # tensors and NumPy arrays
-    several = isinstance(values, Iterable) and not isinstance(values, str)
-    rates = tuple(float(rate) for rate in values) if several else (float(values),)
-    if not rates:
-        raise ValueError("eps must be a rate or several, but came as an empty list; try eps=0.25.")
-    single = torch.tensor(rates, dtype=torch.float32, device="cpu").tolist()
-    if not all(0.0 < rate < math.inf for rate in single):  # also refuses NaN
-        raise ValueError(
-            f"eps must be positive and finite, but came as {eps} (in float32 {single}); the smaller eps, the "
-            f"farther messages travel (try 0.05 to 1)."
-        )
-    if channels is None and len(rates) > 1:
-        raise ValueError("Several rates are shared out among channels; give channels=... to say how many.")
-    if channels is not None and len(rates) > channels:
-        raise ValueError(
-            f"eps must not have more rates than there are channels to share out, but has {len(rates)} for "
-            f"{channels} channels; give fewer rates or more channels."
-        )
-    return rates
 
 
 def per_channel(rates: Tensor, channels: int) -> Tensor:

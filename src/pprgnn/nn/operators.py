@@ -24,9 +24,9 @@ from pprgnn.core.backend.passes import run as run_pass
 from pprgnn.core.checks import check_inputs
 from pprgnn.core.decay import as_eps
 from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
+from pprgnn.core.rounding import described
 from pprgnn.core.solution import weakest
-from pprgnn.core.solve import described
 from pprgnn.nn.adjacency_cache import adjacency_by_content
 
 OWN = "own"  # the rule or activation of the layer itself

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -21,8 +20,9 @@ from pprgnn.core.entries import Normalization
 from pprgnn.core.solution import Solution, weakest
 from pprgnn.nn import compiled_layers
 from pprgnn.nn.explain import forward_by_messages, has_message_hooks
-from pprgnn.nn.infinite_layer import InfiniteLayer, check_numbers, one_set_of_nodes
-from pprgnn.nn.through_adjacency import adjacency_of, check_edges
+from pprgnn.nn.infinite_layer import InfiniteLayer
+from pprgnn.nn.layer_checks import check_edges, check_input, check_options, check_weight_options
+from pprgnn.nn.through_adjacency import adjacency_of
 
 WeightInit: TypeAlias = Literal["identity", "glorot"] | float  # how W starts: as I, drawn, or as a multiple of I
 
@@ -119,32 +119,16 @@ class PPRConv(InfiniteLayer):
         weight_scale: float = 1.0,
         **kwargs: Any,
     ) -> None:
-        if kwargs.setdefault("aggr", "add") not in ("add", "sum"):
-            raise ValueError(f"'{type(self).__name__}' adds messages up, but aggr={kwargs['aggr']!r} was given.")
-        if out_channels < 1:
-            raise ValueError(f"out_channels must be >= 1, but came as {out_channels}.")
+        check_options(self, out_channels, kwargs.setdefault("aggr", "add"), normalize, add_self_loops)
+        check_weight_options(weight_init, weight_scale)
         super().__init__(
             out_channels, eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint, **kwargs
         )
-        if normalize not in (True, False, "sym", "row"):
-            raise ValueError(f"normalize must be True, False, 'sym' or 'row', but came as {normalize!r}.")
-        multiple = isinstance(weight_init, int | float) and math.isfinite(weight_init)
-        if not multiple and weight_init not in ("glorot", "identity"):
-            raise ValueError(f"weight_init must be 'glorot', 'identity' or a number, but came as {weight_init!r}.")
-        if not (isinstance(weight_scale, int | float) and 0 < weight_scale < math.inf):
-            raise ValueError(f"weight_scale must be a finite number > 0, but came as {weight_scale!r}.")
-        if add_self_loops is None:
-            add_self_loops = bool(normalize)
-        if add_self_loops and not normalize:
-            raise ValueError(
-                f"'{type(self).__name__}' does not add self-loops without normalisation; "
-                f"set add_self_loops=False or normalize=True."
-            )
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.smooth_input = smooth_input
         self.cached = cached
-        self.add_self_loops = add_self_loops
+        self.add_self_loops = bool(normalize) if add_self_loops is None else add_self_loops
         self.normalize = normalize
         self.weight_init = weight_init
         self.weight_scale = float(weight_scale)
@@ -177,18 +161,7 @@ class PPRConv(InfiniteLayer):
         self, x: Tensor, edge_index: Tensor | SparseTensor | Adjacency, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Node features in, node features out; see :obj:`last_solution` for depth and error."""
-        x = one_set_of_nodes(type(self).__name__, x)
-        check_numbers(type(self).__name__, x)
-        if x.dim() not in (2, 3):
-            raise ValueError(
-                f"x must have shape (num_nodes, in_channels), or (batch, num_nodes, in_channels) for one graph "
-                f"with several sets of features, but has shape {tuple(x.shape)}."
-            )
-        if self.in_channels is None and x.size(-1) != self.out_channels:
-            raise ValueError(
-                f"x must have {self.out_channels} columns, because this layer has no linear map for its input, "
-                f"but has {x.size(-1)}; give in_channels={x.size(-1)} to have one."
-            )
+        x = check_input(self, x)
         edge_index = check_edges(self, edge_index, edge_weight, x.size(-2))
         if self.explain or has_message_hooks(self):
             return self._forward_message_passing(x, edge_index, edge_weight)

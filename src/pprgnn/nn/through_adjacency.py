@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch_geometric import EdgeIndex
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.entries import Normalization, as_edges, check_weight
+from pprgnn.core.entries import Normalization, as_edges
 from pprgnn.nn.adjacency_cache import cached_adjacency, contents_of
 
 if TYPE_CHECKING:
@@ -133,25 +132,6 @@ def as_adjacency(
 
 
 # ------------------------------------------------------------------------------------------- the graph of a layer
-def check_edges(layer: PPRConv, edge_index: Any, edge_weight: Tensor | None, num_nodes: int) -> Any:
-    """The edges as a plain tensor, unless they are a matrix; what cannot be a graph is refused."""
-    check_weight(edge_weight)
-    learned = [each for each in (edge_index, edge_weight) if isinstance(each, Tensor) and each.requires_grad]
-    if layer.cached and learned:
-        raise ValueError(
-            "cached=True keeps the edge weights of the first call, so that they cannot be learned; use "
-            "cached=False."
-        )
-    if isinstance(edge_index, Adjacency | SparseTensor) or is_torch_sparse_tensor(edge_index):
-        return edge_index
-    if isinstance(edge_index, EdgeIndex) and not {*edge_index.sparse_size()} <= {num_nodes, None}:
-        raise ValueError(
-            f"The EdgeIndex must be made for the {num_nodes} rows of x, but its sparse_size is "
-            f"{edge_index.sparse_size()}."
-        )
-    return as_edges(edge_index)
-
-
 def adjacency_of(layer: PPRConv, edge_index: Any, edge_weight: Tensor | None, b: Tensor) -> Adjacency:
     """The adjacency with the options of a layer; that of its first call if it is ``cached``."""
     if not layer.cached:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from pprgnn.core.backend.rows import PartRows
-    from pprgnn.core.recursion import Problem, Recursion
+    from pprgnn.core.problem import Problem, Recursion
 
 MAX_CHANNELS = 256  # beyond, the dense product dominates and the vendor's library is the better one
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}

@@ -7,7 +7,6 @@ sparse product, one dense product and one in-place activation.
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,8 @@ from torch import Tensor
 from pprgnn.core.backend import kernel
 from pprgnn.core.backend.buffers import acquire, buffer_index, collect, release, release_later, reserve
 from pprgnn.core.backend.rows import PartRows
-from pprgnn.core.recursion import Gradients, Problem, Recursion, ascend, descend
+from pprgnn.core.problem import Problem, Recursion
+from pprgnn.core.recursion import Gradients, ascend, descend, pre_activation
 
 FEW_TERMS = 8  # up to so many, states are found anew for each term: the steps grow as the square
 AnyRecursion = TypeVar("AnyRecursion", bound=Recursion)
@@ -109,51 +109,6 @@ def run(
     return [release_later(states[0]), *(map(release_later, states[1:]) if room is None else states[1:])]
 
 
-class Comparison:
-    """Error of shallow passes against one deep pass, the worse of G⁽⁰⁾'s and G⁽ˡᵉᵛᵉˡˢ⁾'s."""
-
-    def __init__(self, problem: Recursion, levels: int) -> None:
-        self.given, self.levels = problem, levels
-        self._order = in_inner_order(problem)
-        self.problem = self._order.__enter__()
-        self.buffers = [acquire(problem.b) for _ in range(3 if levels > 1 else 2)]
-        self.references = [acquire(problem.b) for _ in sorted({0, levels})]
-        self.scale = problem.space.norm(problem.b) or 1.0
-        self.products = 0
-        self.reference_depth = 0
-        self.curve: dict[int, float] = {}  # the worse of both
-        self.state_errors: dict[int, float] = {}  # of G⁽⁰⁾ alone
-
-    def __enter__(self) -> Comparison:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._order.__exit__(None, None, None)
-        release(*self.references, *self.buffers)
-
-    def _run(self, depth: int) -> list[Tensor]:
-        self.products += depth
-        return run_pass(self.problem, depth, self.levels, self.buffers, ends=True)
-
-    def set_reference(self, depth: int) -> None:
-        """From here on, compare with a pass of this depth."""
-        for reference, state in zip(self.references, self._run(depth), strict=True):
-            reference.copy_(state)
-        self.reference_depth, self.curve, self.state_errors = depth, {}, {}
-
-    def error(self, depth: int) -> float:
-        """Of a pass of this depth, relative to ‖B‖."""
-        if depth not in self.curve:
-            states = self.references if depth == self.reference_depth else self._run(depth)
-            pairs = zip(states, self.references, strict=True)
-            # Into the buffer: the passes are done with it. Infinite minus infinite gives NaN, as it should.
-            norm, room = self.problem.space.norm, self.buffers[0]
-            errors = [norm(torch.sub(state, reference, out=room)) for state, reference in pairs]
-            self.curve[depth] = math.nan if any(map(math.isnan, errors)) else max(errors) / self.scale
-            self.state_errors[depth] = errors[0] / self.scale
-        return self.curve[depth]
-
-
 # ------------------------------------------------------------------------------------------------------- adjoint
 def pull_back(
     given: Problem,
@@ -218,7 +173,7 @@ def _first_z_bar(
         if adj.order is None:
             return phi.chain(grad_out.contiguous(), memo, out=out)
         return adj.permute(phi.chain(grad_out.contiguous(), memo, out=room), out=out)
-    z = problem.pre_activation(0, below, None, room)
+    z = pre_activation(problem, 0, below, None, room)
     return phi.chain(adj.permute(grad_out.contiguous()), z, out=out)
 
 
@@ -273,7 +228,7 @@ def plain_adjoint(
             if phi.from_output:
                 return below
             # φ' needs z itself: repeat the step up to φ
-            return problem.pre_activation(n + 1, states[n + 1] if n + 1 < depth else None, None, product)
+            return pre_activation(problem, n + 1, states[n + 1] if n + 1 < depth else None, None, product)
 
         return sums.add_term(problem, n, z, below, None if n + 1 == terms else kept, product)
 

@@ -14,7 +14,8 @@ from pprgnn.core.activation import IDENTITY, RELU
 from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.decay import decay
 from pprgnn.core.depth import Fixed
-from pprgnn.core.recursion import Problem, descend
+from pprgnn.core.problem import Problem
+from pprgnn.core.recursion import descend
 from pprgnn.core.solve import solve
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Cost, Missing

@@ -17,7 +17,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.passes import permuted, run_pass
 from pprgnn.core.decay import as_eps
 from pprgnn.core.depth import Fixed
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
 from pprgnn.core.steps import Steps
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.infinite_layer import InfiniteLayer

@@ -11,7 +11,7 @@ from torch import Tensor
 from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.depth import Fixed
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
 from pprgnn.core.solution import frobenius_norm
 from pprgnn.core.solve import solve as run_solve
 from pprgnn.report.measured.budget import Allowance
