@@ -8,16 +8,19 @@ __all__ = [
     "Activation",
     "Adjacency",
     "Certificate",
+    "Checkpointed",
     "ConvergenceWarning",
     "DepthMemory",
     "DepthRule",
     "Fixed",
+    "Full",
     "GraphClassifier",
     "Influence",
     "Measured",
     "NodeClassifier",
     "Solution",
     "Status",
+    "Truncated",
     "leaky_relu",
     "pagerank",
     "release_buffers",
@@ -29,6 +32,7 @@ __all__ = [
 if TYPE_CHECKING:
     from pprgnn.core.activation import Activation, leaky_relu
     from pprgnn.core.adjacency import Adjacency
+    from pprgnn.core.adjoint import Checkpointed, Full, Truncated
     from pprgnn.core.backend.buffers import release_buffers, states_on_disk
     from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured
     from pprgnn.core.depth_memory import DepthMemory
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 _HOME = {
     "activation": ("Activation", "leaky_relu"),
     "adjacency": ("Adjacency",),
+    "adjoint": ("Checkpointed", "Full", "Truncated"),
     "backend.buffers": ("release_buffers", "states_on_disk"),
     "depth": ("Certificate", "DepthRule", "Fixed", "Influence", "Measured"),
     "depth_memory": ("DepthMemory",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,33 +12,63 @@ from torch import Tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.passes import pull_back
+from pprgnn.core.checks import check_terms
 from pprgnn.core.problem import Problem
 
+TERMS = 5  # by default
 SMALL_STATE = 1 << 20  # entries: up to so many, a copy of G⁽⁰⁾ for φ' is quicker than a mask of it
 
 
+class Adjoint:
+    """A gradient of so many terms, by states that are kept or found again; see its subclasses."""
+
+    terms: int | None = None  # all
+    repeats = False  # whether steps are repeated instead of keeping their states
+
+    @property
+    def levels(self) -> int:
+        """So many states beside G⁽⁰⁾ must be converged: an N-term gradient uses G⁽⁰⁾ ... G⁽ᴺ⁾."""
+        return self.terms or 0
+
+    def terms_at(self, depth: int) -> int:
+        """Of a pass of this depth, which has no more than depth + 1."""
+        return depth + 1 if self.terms is None else min(self.terms, depth + 1)
+
+
 @dataclass(frozen=True)
-class Truncated:
+class Truncated(Adjoint):
     """The first N terms, exactly: memory for N states, whatever the depth."""
 
-    terms: int = 5
+    terms: int | None = 5
 
     def __post_init__(self) -> None:
-        if self.terms < 1:
-            raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {self.terms}.")
+        check_terms(self.terms)
+
+
+@dataclass(frozen=True)
+class Full(Adjoint):
+    """All terms, as autograd through the whole recursion: memory grows with depth."""
 
 
 @dataclass(frozen=True)
 class Checkpointed(Truncated):
-    """The same gradient from one state: the last N steps are repeated in the backward pass."""
+    """The gradient of N terms from one state: the last N steps are repeated in the backward pass."""
+
+    repeats = True
 
 
-@dataclass(frozen=True)
-class Full:
-    """All terms: memory grows with depth."""
-
-
-Adjoint: TypeAlias = Truncated | Checkpointed | Full
+def as_adjoint(adjoint: Adjoint | None, grad_terms: int | None, checkpoint: bool) -> Adjoint:
+    """The adjoint itself, or what ``grad_terms`` and ``checkpoint`` say."""
+    if adjoint is None:
+        return Checkpointed(grad_terms) if checkpoint else Full() if grad_terms is None else Truncated(grad_terms)
+    if not isinstance(adjoint, Adjoint):
+        raise ValueError(
+            f"adjoint must be Truncated(N), Full() or Checkpointed(N), but came as {adjoint!r}; grad_terms=N is "
+            f"short for the first, grad_terms=None for the second."
+        )
+    if checkpoint or grad_terms != TERMS:
+        raise ValueError(f"adjoint={adjoint} says how to differentiate; leave grad_terms and checkpoint out.")
+    return adjoint
 
 
 class Differentiable(torch.autograd.Function):

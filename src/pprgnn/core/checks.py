@@ -67,6 +67,11 @@ def check_limits(tol: float, max_depth: int, grad_terms: int | None) -> None:
         raise ValueError(f"tol must be > 0, but came as {tol}.")
     if max_depth < 1:
         raise ValueError(f"max_depth must be >= 1, but came as {max_depth}.")
+    check_terms(grad_terms)
+
+
+def check_terms(grad_terms: int | None) -> None:
+    """Raise unless a gradient can have so many terms."""
     if grad_terms is not None and grad_terms < 1:
         raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {grad_terms}.")
 

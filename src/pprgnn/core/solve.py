@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.adjoint import Differentiable
+from pprgnn.core.adjoint import Adjoint, Differentiable, as_adjoint
 from pprgnn.core.backend.passes import run
 from pprgnn.core.checks import check_inputs
 from pprgnn.core.decay import as_eps
@@ -32,6 +32,7 @@ def solve(
     grad_terms: int | None = 5,
     activation: str | Activation | None = "relu",
     checkpoint: bool = False,
+    adjoint: Adjoint | None = None,
 ) -> Solution:
     r"""Solve the infinite recursion G⁽ⁿ⁾ = φ(βₙ Ã G⁽ⁿ⁺¹⁾ W + B), βₙ = 1/(1+nε), for G⁽⁰⁾.
 
@@ -51,6 +52,7 @@ def solve(
             not with depth.
         activation: ``"relu"``, ``"leaky_relu"``, ``"tanh"``, ``"identity"`` or an :class:`Activation`.
         checkpoint: keep one state instead of ``grad_terms`` and repeat those steps in the backward pass.
+        adjoint: the same as a value: :class:`Truncated`, :class:`Full` or :class:`Checkpointed`.
 
     Example:
         >>> import torch, pprgnn
@@ -65,19 +67,16 @@ def solve(
     rule = resolve_depth(depth)
     phi = resolve_activation(activation)
     check_inputs(b, weight, adj, tol, max_depth, grad_terms)
+    adjoint = as_adjoint(adjoint, grad_terms, checkpoint)
     eps = as_eps(eps, b, weight.size(0))
     b, weight = b.contiguous(), weight.contiguous()
 
     wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (b, weight, eps, adj.value))
-    # An N-term gradient uses G⁽⁰⁾ ... G⁽ᴺ⁾, so all of them must be converged.
-    levels = grad_terms if wants_grad and grad_terms is not None else 0
+    levels = adjoint.levels if wants_grad else 0
     problem = Problem(b, weight, eps, adj, phi).detach()
 
-    def terms_at(k: int) -> int:
-        return (k + 1 if grad_terms is None else min(grad_terms, k + 1)) if wants_grad else 0
-
     def pass_of(k: int) -> tuple[list[Tensor], Callable[[], list[Tensor]]]:
-        states = run(problem, k, terms_at(k), checkpoint)
+        states = run(problem, k, adjoint.terms_at(k) if wants_grad else 0, adjoint.repeats)
         return states, lambda: [states[0], states[-1]] if levels else [states[0]]
 
     with torch.no_grad():
@@ -87,6 +86,6 @@ def solve(
         return solution
     trace = b.flatten()[:0] + 0.0
     state: Tensor = Differentiable.apply(  # type: ignore[no-untyped-call]
-        b, weight, eps, adj.value, trace, adj, phi, found.k, terms_at(found.k), checkpoint, states
+        b, weight, eps, adj.value, trace, adj, phi, found.k, adjoint.terms_at(found.k), adjoint.repeats, states
     )
     return replace(solution, state=state)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint as repeat_in_backward
 
 from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.adjoint import Adjoint, as_adjoint
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.checks import check_limits, check_precision, finite
 from pprgnn.core.decay import as_eps, decay
@@ -96,26 +97,22 @@ class Steps(Recursion):
         return descend(repeated if checkpoint else step, g, range(terms))
 
     def solve(
-        self,
-        rule: DepthRule,
-        tol: float,
-        max_depth: int,
-        grad_terms: int | None,
-        checkpoint: bool = False,
-        wants_grad: bool = True,
+        self, rule: DepthRule, tol: float, max_depth: int, adjoint: Adjoint, wants_grad: bool = True
     ) -> Solution:
         """As :func:`solve_steps`."""
-        check_limits(tol, max_depth, grad_terms)
+        check_limits(tol, max_depth, adjoint.terms)
         self.check()
-        wants_grad = wants_grad and torch.is_grad_enabled()
-        levels = grad_terms if wants_grad and grad_terms is not None else 0
+        wants_grad, grad_terms = wants_grad and torch.is_grad_enabled(), adjoint.terms
+        levels = adjoint.levels if wants_grad else 0
 
         def pass_of(k: int) -> tuple[Tensor, Callable[[], list[Tensor]]]:
             terms = 0 if not wants_grad else k if grad_terms is None else min(k, grad_terms)
             start = self.start(k, terms)
             with torch.set_grad_enabled(wants_grad):
                 all_of_it = wants_grad and (grad_terms is None or k < grad_terms)
-                state = self.finish(self.activation.function(self.b) if all_of_it else start, terms, checkpoint)
+                state = self.finish(
+                    self.activation.function(self.b) if all_of_it else start, terms, adjoint.repeats
+                )
             return state, lambda: [state.detach(), start] if levels else [state.detach()]
 
         with torch.no_grad():
@@ -147,6 +144,7 @@ def solve_steps(
     numbers: Callable[[], Tensor] = lambda: torch.ones(1),
     graph: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
     wants_grad: bool = True,
+    adjoint: Adjoint | None = None,
 ) -> Solution:
     r"""Solve G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B) for G⁽⁰⁾, for any Lipschitz function f of the state.
 
@@ -167,6 +165,7 @@ def solve_steps(
         numbers: for rules that re-use depths between training steps: what f is made of, such as its weights.
         graph: likewise: numbers of nodes and edges, and a number that tells graphs apart.
         wants_grad: whether a gradient will be asked for, where autograd is on.
+        adjoint: ``grad_terms`` and ``checkpoint`` as a value, as in :func:`pprgnn.solve`.
 
     Example:
         >>> import torch
@@ -177,4 +176,5 @@ def solve_steps(
     """
     rates, phi = as_eps(eps, b, b.size(-1)), resolve_activation(activation)
     problem = Steps(b, function, rates, phi, lipschitz, numbers, graph)
-    return problem.solve(resolve_depth(depth), tol, max_depth, grad_terms, checkpoint, wants_grad)
+    chosen = as_adjoint(adjoint, grad_terms, checkpoint)
+    return problem.solve(resolve_depth(depth), tol, max_depth, chosen, wants_grad)

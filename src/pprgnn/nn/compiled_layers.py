@@ -22,7 +22,7 @@ from pprgnn.core.recursion import unrolled
 from pprgnn.core.rounding import described
 from pprgnn.nn import compiled
 from pprgnn.nn.edges import normalized, propagated
-from pprgnn.nn.known_convs import know
+from pprgnn.nn.known_convs import analyze_conv
 from pprgnn.nn.operators import ALL, OWN, Graph, Options, activation_word, rule_word
 from pprgnn.nn.wrapped_conv import draws_at_random
 
@@ -159,7 +159,7 @@ def _settle(
         return out
 
     with torch.no_grad():
-        problem = owner.problem(b, eps, call, args, kwargs, know(owner.conv, b, args, kwargs))
+        problem = owner.problem(b, eps, call, args, kwargs, analyze_conv(owner.conv, b, args, kwargs))
         problem.check()
 
         def pass_of(k: int) -> tuple[tuple[Tensor, Callable[[], Tensor]], Callable[[], list[Tensor]]]:

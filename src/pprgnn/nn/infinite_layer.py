@@ -17,6 +17,7 @@ from torch_geometric.nn.conv import MessagePassing
 import pprgnn.nn.explain  # noqa: F401  # tells PyG's explainers how far these layers read
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.adjoint import Adjoint, as_adjoint
 from pprgnn.core.backend.handles import handle_of
 from pprgnn.core.checks import check_limits
 from pprgnn.core.depth import DepthRule, Fixed, Measured, resolve_depth
@@ -102,6 +103,11 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
         return per_channel(eps, self._rate_channels) if several and self._rate_channels else eps
 
     @property
+    def adjoint(self) -> Adjoint:
+        """How it is differentiated."""
+        return as_adjoint(None, self.grad_terms, self.checkpoint)
+
+    @property
     def explain(self) -> bool | None:
         """Whether an explainer looks at the messages, as everywhere in PyG."""
         return self._explain  # type: ignore[no-any-return]
@@ -132,9 +138,8 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
             depth=self.depth_rule,
             tol=self.tol,
             max_depth=self.max_depth,
-            grad_terms=self.grad_terms,
             activation=self.activation,
-            checkpoint=self.checkpoint,
+            adjoint=self.adjoint,
         )
 
     @contextmanager
