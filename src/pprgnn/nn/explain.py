@@ -85,13 +85,13 @@ def forward_by_messages(layer: PPRConv, x: Tensor, edge_index: Any, edge_weight:
     )
     b = layer.lin(x)
     if layer.smooth_input:
-        b = layer.propagate(edge_index, x=b, edge_weight=edge_weight)
+        b = layer.send(b, edge_index, edge_weight)
     b = layer._input_term(b)
     weight, eps = layer.recurrent_weight(), torch.as_tensor(layer.eps, dtype=b.dtype, device=b.device)
 
     def step(g: Tensor) -> Tensor:
         for _ in range(layer.hops):
-            g = layer.propagate(edge_index, x=g, edge_weight=edge_weight)
+            g = layer.send(g, edge_index, edge_weight)
         return g @ weight
 
     return unrolled(step, b, eps, layer.activation, range(layer.last_solution.depth))

@@ -208,6 +208,11 @@ class PPRConv(InfiniteLayer):
 
     _forward_message_passing = forward_by_messages
 
+    def send(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        """Ã x by messages along normalised edges: PyG looks for this call in the class."""
+        out: Tensor = self.propagate(edge_index, x=x, edge_weight=edge_weight)
+        return out
+
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
         """One message; only explanations send them one by one."""
         return edge_weight.view(-1, 1) * x_j
