@@ -1,13 +1,15 @@
-"""What can be wrong with the inputs of a solve, in one sentence each."""
+"""What a solve may be given, checked once: a sentence for each thing that can be wrong."""
 
 from __future__ import annotations
 
 import math
+import operator
 
 import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.depth import DepthRule, Fixed, Measured
 from pprgnn.core.solution import NotFiniteError
 
 
@@ -79,3 +81,44 @@ def check_terms(grad_terms: int | None) -> None:
 def finite(x: Tensor) -> bool:
     """Whether all entries are; their sum tells in one pass, unless it overflows itself."""
     return math.isfinite(float(x.sum())) or bool(torch.isfinite(x).all())
+
+
+def as_eps(eps: float | Tensor, like: Tensor, channels: int) -> Tensor:
+    """Check ``eps`` and return it as a tensor of shape () or (channels,) on the device of ``like``."""
+    if not isinstance(eps, Tensor):
+        eps = torch.tensor(float(eps), dtype=like.dtype, device=like.device)  # where it may overflow
+    tensor = eps.to(dtype=like.dtype, device=like.device)
+    if tensor.numel() == 1:
+        tensor = tensor.reshape(())
+    elif tensor.shape != (channels,):
+        raise ValueError(
+            f"eps must be one number or one per channel, shape ({channels},), but has shape {tuple(tensor.shape)}."
+        )
+    _check_range(float(tensor.detach().min()), float(tensor.detach().max()))
+    return tensor
+
+
+def _check_range(smallest: float, largest: float) -> None:
+    if not (smallest > 0.0 and largest < float("inf")):  # also refuses NaN
+        raise ValueError(
+            f"eps must be positive and finite, but its range is [{smallest}, {largest}]; "
+            f"the smaller eps, the farther messages travel (try 0.05 to 1)."
+        )
+
+
+def resolve_depth(depth: int | DepthRule | None) -> DepthRule:
+    """An integer is a fixed depth, ``None`` the default rule."""
+    if depth is None:
+        return Measured()
+    try:
+        number = None if isinstance(depth, bool) else operator.index(depth)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is not None:
+        return Fixed(number)
+    if isinstance(depth, int | type) or not hasattr(depth, "choose"):
+        raise ValueError(
+            f"depth must be None, an integer or a depth rule (Measured(), Certificate(), Influence(), Fixed(k)), "
+            f"but came as {depth!r}."
+        )
+    return depth

@@ -5,7 +5,6 @@ Errors are relative, ‖G⁽⁰;ᵏ⁾ - G⁽⁰;∞⁾‖ / ‖B‖ in the Frob
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -130,21 +129,3 @@ class Measured:
             if deepest is None:
                 return compare(comparison, tol, max_depth)
             return prove(comparison, bounds.error(deepest), tol, deepest)
-
-
-def resolve_depth(depth: int | DepthRule | None) -> DepthRule:
-    """An integer is a fixed depth, ``None`` the default rule."""
-    if depth is None:
-        return Measured()
-    try:
-        number = None if isinstance(depth, bool) else operator.index(depth)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is not None:
-        return Fixed(number)
-    if isinstance(depth, int | type) or not hasattr(depth, "choose"):
-        raise ValueError(
-            f"depth must be None, an integer or a depth rule (Measured(), Certificate(), Influence(), Fixed(k)), "
-            f"but came as {depth!r}."
-        )
-    return depth

@@ -17,7 +17,8 @@ from torch import Tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
-from pprgnn.core.decay import as_eps, decay
+from pprgnn.core.checks import as_eps
+from pprgnn.core.decay import decay
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution, Status
 from pprgnn.data.sparse_features import take_rows, to_dense

@@ -20,8 +20,8 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import acquire, release
 from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.backend.passes import permuted, step
+from pprgnn.core.checks import as_eps
 from pprgnn.core.csr import csr_tensor, ranges
-from pprgnn.core.decay import as_eps
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.problem import Problem
 from pprgnn.core.recursion import Gradients, ascend, descend

@@ -15,7 +15,7 @@ from torch_geometric.nn.inits import reset, zeros
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjoint import Full
-from pprgnn.core.decay import as_eps
+from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import DepthRule, Fixed
 from pprgnn.core.steps import Steps
 from pprgnn.nn import compiled_layers

@@ -19,8 +19,8 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.adjoint import Adjoint, as_adjoint
 from pprgnn.core.backend.handles import handle_of
-from pprgnn.core.checks import check_limits
-from pprgnn.core.depth import DepthRule, Fixed, Measured, resolve_depth
+from pprgnn.core.checks import check_limits, resolve_depth
+from pprgnn.core.depth import DepthRule, Fixed, Measured
 from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution

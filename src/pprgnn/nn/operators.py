@@ -21,8 +21,7 @@ from pprgnn.core.backend.buffers import acquire, collect, release_later
 from pprgnn.core.backend.handles import held
 from pprgnn.core.backend.passes import pull_back
 from pprgnn.core.backend.passes import run as run_pass
-from pprgnn.core.checks import check_inputs
-from pprgnn.core.decay import as_eps
+from pprgnn.core.checks import as_eps, check_inputs
 from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
 from pprgnn.core.problem import Problem
 from pprgnn.core.rounding import described

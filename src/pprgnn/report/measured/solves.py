@@ -15,7 +15,7 @@ from torch import Tensor
 from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.passes import permuted, run_pass
-from pprgnn.core.decay import as_eps
+from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import Fixed
 from pprgnn.core.problem import Problem
 from pprgnn.core.steps import Steps
