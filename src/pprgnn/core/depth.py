@@ -9,11 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-import torch
 from torch import Tensor
 
-from pprgnn.core.backend.passes import permuted, step
-from pprgnn.core.measure import Comparison, compare, prove
+from pprgnn.core.measure import Comparison, compare, influences, prove
 from pprgnn.core.problem import Recursion
 from pprgnn.core.solution import Depth, Status
 
@@ -98,14 +96,10 @@ class Influence:
 
     def choose(self, problem: Recursion, tol: float, max_depth: int, levels: int) -> Depth:
         """Return the farthest hop whose influence is at least ``tol`` of B's, plus ``levels``."""
-        problem = permuted(problem.detach())
         threshold = tol * problem.space.max_abs(problem.b)
-        fade = problem.without_input()
-        influence, scratch = problem.b, [torch.empty_like(problem.b) for _ in range(3)]
-        for hop in range(max_depth + 1):
-            # PAPER: the text starts at α_{l+1}, Theorem 2 at α_l, the published code at α_0; α_{l+1} is right.
-            influence = step(fade, hop + 1, influence, scratch[hop % 2], scratch[2])
-            if not problem.space.max_abs(influence) > threshold:  # NaN ends the search, too
+        # PAPER: the text starts at α_{l+1}, Theorem 2 at α_l, the published code at α_0; α_{l+1} is right.
+        for hop, influence in zip(range(max_depth + 1), influences(problem), strict=False):
+            if not influence > threshold:  # NaN ends the search, too
                 return Depth(hop + levels, Status.INFLUENCE, products=hop + 1)
         return Depth(max_depth + levels, Status.CAPPED, products=max_depth + 1)
 

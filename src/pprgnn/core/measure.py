@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from pprgnn.core.backend.buffers import acquire, release
-from pprgnn.core.backend.passes import in_inner_order, run_pass
+from pprgnn.core.backend.passes import in_inner_order, permuted, run_pass, step
 from pprgnn.core.problem import Recursion
 from pprgnn.core.solution import Depth, Status, unit_roundoff
+
+
+def influences(problem: Recursion) -> Iterator[float]:
+    """max |E⁽ˡ⁾| for l = 1, 2, ... with E⁽⁰⁾ = B and E⁽ˡ⁺¹⁾ = φ(α_{l+1} Ã E⁽ˡ⁾ W) (Eq. 10)."""
+    problem = permuted(problem.detach())
+    fade, influence = problem.without_input(), problem.b
+    scratch = [torch.empty_like(problem.b) for _ in range(3)]
+    for hop in itertools.count():
+        influence = step(fade, hop + 1, influence, scratch[hop % 2], scratch[2])
+        yield problem.space.max_abs(influence)
 
 
 def prove(comparison: Comparison, proved: float, tol: float, deepest: int) -> Depth:

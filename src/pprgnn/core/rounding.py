@@ -130,7 +130,7 @@ def another_pass(
         if times:
             ends = _disturbed_pass(inner, depth, levels, seed, times, room)
         else:
-            ends = run_pass(inner, depth, levels, room[1:], leave=True, ends=True)
+            ends = run_pass(inner, depth, levels, room[1:], caller_order=True, ends=True)
     scratch = next(each for each in room if all(each is not end for end in ends))
     yield ends, scratch
     release(*room)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.backend.handles import held
+from pprgnn.core.backend.handles import object_of
 from pprgnn.core.depth import Fixed, run_at_depth
 from pprgnn.core.recursion import unrolled
 from pprgnn.core.rounding import described
@@ -147,7 +147,7 @@ def _settle(
     names: Sequence[str],
     terms: int,
 ) -> Tensor:
-    owner: InfiniteDepth | None = held(layer)
+    owner: InfiniteDepth | None = object_of(layer)
     if owner is None:
         raise RuntimeError("This compiled code needs a layer that is gone; keep the model, or compile it again.")
     args = tuple(value for name, value in zip(names, arguments, strict=True) if name in PLACES)

@@ -18,7 +18,7 @@ from torch import Tensor
 from pprgnn.core.activation import RELU, TANH, Activation, leaky_relu, resolve_activation
 from pprgnn.core.adjacency import Adjacency, times
 from pprgnn.core.backend.buffers import acquire, collect, release_later
-from pprgnn.core.backend.handles import held
+from pprgnn.core.backend.handles import object_of
 from pprgnn.core.backend.passes import pull_back
 from pprgnn.core.backend.passes import run as run_pass
 from pprgnn.core.checks import as_eps, check_inputs
@@ -51,7 +51,7 @@ def adjacency(graph: Graph, num_nodes: int, dtype: torch.dtype) -> Adjacency:
     kind, word, *flags = how.split()
     normalize: Any = None if word == "none" else word
     if kind == "csr":
-        adj: Adjacency | None = held(handle)
+        adj: Adjacency | None = object_of(handle)
         if adj is not None and value is not None:
             mine = (adj.indices[0].data_ptr(), adj.indices[1].data_ptr(), adj.value.data_ptr())
             if col is not None and mine == (edges.data_ptr(), col.data_ptr(), value.data_ptr()):
@@ -68,7 +68,7 @@ def adjacency(graph: Graph, num_nodes: int, dtype: torch.dtype) -> Adjacency:
             edges, value, num_nodes, normalize=normalize, add_self_loops="loops" in flags, dtype=dtype
         )
 
-    owner = held(layer) if "keep" in flags else None
+    owner = object_of(layer) if "keep" in flags else None
     if owner is not None and owner._cached_adj is not None:
         kept: Adjacency = owner._cached_adj
         return kept
@@ -139,7 +139,7 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, graph: Graph, options: Options) 
     """G⁽⁰⁾, the states that its gradient needs, one above the other, and the depth."""
     collect()
     rule, word, tol, max_depth, grad_terms, slots, checkpoint, wants_grad, part = options
-    owner = held(graph.layer)
+    owner = object_of(graph.layer)
     if rule == OWN:  # with its limits: no need to compile anew when they change
         owner = _alive(owner)
         tol, max_depth = owner.tol, owner.max_depth
@@ -174,7 +174,7 @@ def pull(saved: Sequence[Any], graph: Graph, options: Options, needs: list[bool]
     collect()
     grad, b, weight, eps, out, kept, depth = saved
     k, adj = int(depth), adjacency(graph, out.size(0), out.dtype)
-    phi = _activation(options.activation, held(graph.layer))
+    phi = _activation(options.activation, object_of(graph.layer))
     rates = eps.reshape(()) if eps.numel() == 1 else eps
     given = Problem(out if b is None else b.contiguous(), weight.contiguous(), rates, adj, phi)
     if options.grad_terms == ALL:

@@ -61,12 +61,17 @@ def step(problem: Recursion, n: int, g: Tensor, out: Tensor, product: Tensor) ->
 
 
 def run_pass(
-    problem: Recursion, depth: int, keep: int, buffers: list[Tensor], leave: bool = False, ends: bool = False
+    problem: Recursion,
+    depth: int,
+    keep: int,
+    buffers: list[Tensor],
+    caller_order: bool = False,
+    ends: bool = False,
 ) -> list[Tensor]:
     """Run n = depth ... 0 from G⁽ᵈᵉᵖᵗʰ⁺¹⁾ = 0 and return G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ in the first buffers.
 
     Needs ``max(keep, 1) + 1`` buffers: the far states alternate between two. Of the ``ends`` alone, G⁽⁰⁾ and
-    G⁽ᵏᵉᵉᵖ⁾, three at most. With ``leave``, G⁽⁰⁾ comes out in the caller's node order.
+    G⁽ᵏᵉᵉᵖ⁾, three at most. With ``caller_order``, G⁽⁰⁾ comes out in the caller's node order.
     """
 
     def buffer(n: int) -> Tensor:
@@ -75,16 +80,17 @@ def run_pass(
     adj = problem.adj if isinstance(problem, Problem) else None
     library = kernel.library_for(problem)
     if library is not None and isinstance(problem, Problem) and problem.adj.rows is None:
-        order = problem.adj.order if leave else None
+        order = problem.adj.order if caller_order else None
         kernel.forward(library, problem, [buffer(n) for n in range(depth + 1)], order)
     else:
-        product = acquire(problem.b)
+        product = problem.b if adj is None else acquire(problem.b)  # not read where a step is no product
         start = problem.activation.apply_(buffer(depth).copy_(problem.b))  # G⁽ᵏ⁾ = φ(B): no sparse product
         descend(lambda n, g: step(problem, n, g, buffer(n), product), start, range(depth))
-        if leave and adj is not None and adj.order is not None:
+        if caller_order and adj is not None and adj.order is not None:
             adj.unpermute(buffers[0], out=product)
             buffers[0], product = product, buffers[0]
-        release(product)
+        if adj is not None:
+            release(product)
     return buffers[: min(keep, 1) + 1 if ends else keep + 1]
 
 
@@ -104,7 +110,7 @@ def run(
     with in_inner_order(problem) as inner:
         buffers = [acquire(problem.b), *(room or ())[: count - 1]]
         buffers += [acquire(problem.b) for _ in range(needed - len(buffers))]
-        states = run_pass(inner, depth, keep, buffers, leave=True, ends=ends)
+        states = run_pass(inner, depth, keep, buffers, caller_order=True, ends=ends)
     release(*buffers[count:])
     return [release_later(states[0]), *(map(release_later, states[1:]) if room is None else states[1:])]
 
