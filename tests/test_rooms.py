@@ -13,7 +13,7 @@ FLOORS = (
     ("core",),
     ("data",),
     ("nn", "testing"),
-    ("baselines", "distributed"),
+    ("baselines", "distributed", "local"),
     ("training",),
     ("experiments",),
     ("report",),

@@ -19,8 +19,8 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.checks import as_eps
 from pprgnn.core.decay import decay
-from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution, Status
+from pprgnn.core.solving_adjacency import SolvingAdjacency
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, gradients
 from pprgnn.nn.network import Network
@@ -109,7 +109,7 @@ class LinearGraph:
         return Traced(score, self.adj.unpermute(inputs).double().cpu(), biases)
 
 
-class _Copies(Neighbourhood):
+class _Copies(SolvingAdjacency):
     """One node as often as there are states of it; without edges, because the recursion has been solved."""
 
     def __init__(self, node: int, states: Tensor) -> None:

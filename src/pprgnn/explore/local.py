@@ -22,10 +22,10 @@ from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.backend.passes import permuted, step
 from pprgnn.core.checks import as_eps
 from pprgnn.core.csr import csr_tensor, ranges
-from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.problem import Problem
 from pprgnn.core.recursion import Gradients, ascend, descend
 from pprgnn.core.solution import Solution, Status
+from pprgnn.core.solving_adjacency import SolvingAdjacency
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, trace
 from pprgnn.nn.network import Network
@@ -150,7 +150,7 @@ def _rows(network: Network, rows: Tensor, learned: bool) -> Iterator[None]:
         embedding.register_parameter("weight", before)
 
 
-class _Recorder(Neighbourhood):
+class _Recorder(SolvingAdjacency):
     """The whole graph; keeps the states of its recursions, as far as they are needed on the way back."""
 
     def __init__(self, adj: Adjacency, depths: dict[int, int], terms: dict[int, int]) -> None:
@@ -181,7 +181,7 @@ class _Recorder(Neighbourhood):
         return Solution(self.unpermute(state), depth, Status.FIXED, depth)
 
 
-class _Around(Neighbourhood):
+class _Around(SolvingAdjacency):
     """Some nodes of a graph and the entries of Ã among them; what recursions come to is known."""
 
     def __init__(self, graph: LocalGraph, inner: Tensor) -> None:

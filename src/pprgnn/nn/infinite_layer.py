@@ -22,9 +22,9 @@ from pprgnn.core.backend.handles import handle_of
 from pprgnn.core.checks import check_limits, resolve_depth
 from pprgnn.core.depth import DepthRule, Fixed, Measured
 from pprgnn.core.depth_memory import DepthMemory
-from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution
 from pprgnn.core.solve import solve
+from pprgnn.core.solving_adjacency import SolvingAdjacency
 from pprgnn.nn.layer_checks import as_rates
 
 
@@ -128,7 +128,7 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
 
     def _solve_product(self, b: Tensor, weight: Tensor, adj: Adjacency) -> Solution:
         """With the options of this layer, where a step is ÃGW."""
-        if isinstance(adj, Neighbourhood):
+        if isinstance(adj, SolvingAdjacency):
             return adj.solve(self.handle, b, weight, self.eps, self.activation)
         return solve(
             b,

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.neighbourhood import Neighbourhood
+from pprgnn.core.solving_adjacency import SolvingAdjacency
 from pprgnn.data.errors import DataError
 from pprgnn.data.sparse_features import to_dense
 from pprgnn.nn.dropout import Dropout
@@ -143,7 +143,7 @@ def check_nodes(x: Tensor | None, edge_index: Any, num_nodes: int) -> None:
 
 def learned_rows(rows: Tensor, x: Tensor | None, edge_index: Any, num_nodes: int) -> Tensor:
     """Of a learned row for each of ``num_nodes`` nodes all, or those of a neighbourhood."""
-    if isinstance(edge_index, Neighbourhood):
+    if isinstance(edge_index, SolvingAdjacency):
         return rows[edge_index.nodes]
     check_nodes(x, edge_index, num_nodes)
     return rows

@@ -24,6 +24,7 @@ from pprgnn.core.decay import decay
 from pprgnn.core.problem import Problem
 from pprgnn.core.recursion import descend
 from pprgnn.core.solution import Solution, Status
+from pprgnn.core.solving_adjacency import SolvingAdjacency
 
 ROWS_AT_ONCE = 1 << 18  # of which the entries are gathered together
 MANY = (
@@ -268,7 +269,7 @@ class Push:
 
 
 # ------------------------------------------------------------------------------------------------- neighbourhood
-class Neighbourhood(Adjacency):
+class Neighbourhood(SolvingAdjacency):
     """The rows and columns of Ã that a push found, with the entries of Ã itself: nothing is normalised anew.
 
     Layers run on it as on any adjacency; their recursions compute at every level the rows that are needed there.

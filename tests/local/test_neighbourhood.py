@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pprgnn import Adjacency, solve
-from pprgnn.core import neighbourhood
 from pprgnn.core.activation import resolve_activation
 from pprgnn.core.depth import Certificate
-from pprgnn.core.neighbourhood import LayerBounds, Neighbourhood, NotWorthwhile, Push, RowGrowth
+from pprgnn.local import neighbourhood
+from pprgnn.local.neighbourhood import LayerBounds, Neighbourhood, NotWorthwhile, Push, RowGrowth
 from tests.problems import ZOO, draw_b, draw_eps, draw_weight, random_graph, ring
 
 # Edges from nodes that nobody points to weigh nothing under symmetric normalisation, which is fine here.
