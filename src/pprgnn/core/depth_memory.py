@@ -22,8 +22,7 @@ from pprgnn.core.backend import kernel
 from pprgnn.core.depth import Measured, Result, Run
 from pprgnn.core.problem import Recursion
 from pprgnn.core.rounding import PAIRS, ROUNDINGS, another_pass, estimated
-from pprgnn.core.sketch import MARGIN, Sketch
-from pprgnn.core.solution import Depth, Status, unit_roundoff
+from pprgnn.core.solution import MARGIN, Depth, Sketch, Status, unit_roundoff
 
 PROBES = 16  # random vectors that sketch an input; with few, that of a channel may be small by chance
 START = 8  # depth of the first pass where there is no better guess

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pprgnn.core.sketch import Sketch
+MARGIN = 1e3  # how far an influence grows is an estimate
 
 
 class ConvergenceWarning(UserWarning):
@@ -41,6 +42,21 @@ class Status(Enum):
     def converged(self) -> bool:
         """Whether the rule that chose the depth reached its aim (a fixed depth has none)."""
         return self not in (Status.ROUNDING, Status.CAPPED, Status.NOT_FINITE)
+
+
+class Sketch(NamedTuple):
+    """What a few random vectors tell of the linear influence of B: an estimate."""
+
+    depth: int  # where it has faded
+    growth: float  # the largest on the way, relative to B itself
+
+    def decides(self, unit: float) -> bool:
+        """Whether differences of ``unit`` may grow to the size of the state, and choose a branch of it."""
+        return not self.growth * unit * MARGIN <= 1
+
+    def beyond(self, max_depth: int, unit: float) -> bool:
+        """Whether that holds of what lies beyond ``max_depth``: passes that agree then tell nothing."""
+        return self.depth > max_depth and self.decides(unit)
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.checks import as_eps
 from pprgnn.core.decay import decay
 from pprgnn.core.solution import Solution, Status
-from pprgnn.core.solving_adjacency import SolvingAdjacency
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, gradients
 from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.stacked import NodeNet
+from pprgnn.nn.through_adjacency import SolvingAdjacency
 from pprgnn.training.attribution import _embedding
 from pprgnn.training.batches import Batch
 from pprgnn.training.model import Model

@@ -25,11 +25,11 @@ from pprgnn.core.csr import csr_tensor, ranges
 from pprgnn.core.problem import Problem
 from pprgnn.core.recursion import Gradients, ascend, descend
 from pprgnn.core.solution import Solution, Status
-from pprgnn.core.solving_adjacency import SolvingAdjacency
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, trace
 from pprgnn.nn.network import Network
 from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.nn.through_adjacency import SolvingAdjacency
 from pprgnn.training.attribution import _embedding
 from pprgnn.training.batches import Batch
 from pprgnn.training.guard import largest_norm, smallest_eps

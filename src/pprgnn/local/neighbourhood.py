@@ -24,7 +24,7 @@ from pprgnn.core.decay import decay
 from pprgnn.core.problem import Problem
 from pprgnn.core.recursion import descend
 from pprgnn.core.solution import Solution, Status
-from pprgnn.core.solving_adjacency import SolvingAdjacency
+from pprgnn.nn.through_adjacency import SolvingAdjacency
 
 ROWS_AT_ONCE = 1 << 18  # of which the entries are gathered together
 MANY = (

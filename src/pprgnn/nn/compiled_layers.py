@@ -21,8 +21,8 @@ from pprgnn.core.depth import Fixed, run_at_depth
 from pprgnn.core.recursion import unrolled
 from pprgnn.core.rounding import described
 from pprgnn.nn import compiled
-from pprgnn.nn.edges import normalized, propagated
 from pprgnn.nn.known_convs import analyze_conv
+from pprgnn.nn.messages import normalized_edges, propagated
 from pprgnn.nn.operators import ALL, OWN, Graph, Options, activation_word, rule_word
 from pprgnn.nn.wrapped_conv import draws_at_random
 
@@ -111,7 +111,7 @@ def _graph(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | Non
     keep = " keep" if layer.cached else ""
     if edge_weight is not None and edge_weight.requires_grad and torch.is_grad_enabled():
         # Autograd follows the normalisation itself, and the operator gives the gradient of what comes out.
-        edge_index, edge_weight = normalized(edge_index, edge_weight, b, normalize, loops, layer.flow)
+        edge_index, edge_weight = normalized_edges(edge_index, edge_weight, b, normalize, loops, layer.flow)
         normalize, loops, keep = None, False, ""
     how = f"edges {normalize or 'none'}{' loops' if loops else ''}{flipped}{keep}"
     return Graph(edge_index, edge_weight, None, None, None, None, handle, how)
@@ -123,7 +123,7 @@ def _messages(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | 
         raise ValueError(compiled.NOT_IN_ONNX)
     if not isinstance(edge_index, Tensor):
         raise ValueError("ONNX needs an edge_index of shape (2, num_edges), not a sparse adjacency.")
-    edge_index, edge = normalized(
+    edge_index, edge = normalized_edges(
         edge_index, edge_weight, b[0] if b.dim() == 3 else b, layer.normalization, layer.add_self_loops, layer.flow
     )
     source, target = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)

@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from torch_geometric.explain.algorithm import graphmask_explainer
 from torch_geometric.nn.conv import MessagePassing
 
-import pprgnn.nn.explain  # noqa: F401  # tells PyG's explainers how far these layers read
+import pprgnn.nn.messages  # noqa: F401  # tells PyG's explainers how far these layers read
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.adjoint import Adjoint, as_adjoint
@@ -24,8 +24,8 @@ from pprgnn.core.depth import DepthRule, Fixed, Measured
 from pprgnn.core.depth_memory import DepthMemory
 from pprgnn.core.solution import Solution
 from pprgnn.core.solve import solve
-from pprgnn.core.solving_adjacency import SolvingAdjacency
 from pprgnn.nn.layer_checks import as_rates
+from pprgnn.nn.through_adjacency import SolvingAdjacency
 
 
 class InfiniteLayer(MessagePassing):  # type: ignore[misc]

@@ -19,9 +19,9 @@ from pprgnn.core.depth import DepthRule
 from pprgnn.core.entries import Normalization
 from pprgnn.core.solution import Solution, weakest
 from pprgnn.nn import compiled_layers
-from pprgnn.nn.explain import forward_by_messages, has_message_hooks
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layer_checks import check_edges, check_input, check_options, check_weight_options
+from pprgnn.nn.messages import forward_by_messages, has_message_hooks
 from pprgnn.nn.through_adjacency import adjacency_of
 
 WeightInit: TypeAlias = Literal["identity", "glorot"] | float  # how W starts: as I, drawn, or as a multiple of I

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,14 +13,34 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor
 
+from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.entries import Normalization, as_edges
+from pprgnn.core.solution import Solution
 from pprgnn.nn.adjacency_cache import cached_adjacency, contents_of
 
 if TYPE_CHECKING:
     from pprgnn.nn.ppr_conv import PPRConv
 
 Conv = TypeVar("Conv", bound=torch.nn.Module)
+
+
+class SolvingAdjacency(Adjacency):
+    """Some rows of a graph whose states are found in a way of their own: a proved neighbourhood, or known states.
+
+    Layers run on it as on any adjacency.
+
+    Attributes:
+        nodes: the caller's number of each row.
+    """
+
+    nodes: Any
+
+    @abstractmethod
+    def solve(
+        self, layer: Tensor, b: Tensor, weight: Tensor, eps: float | Tensor, activation: Activation
+    ) -> Solution:
+        """The recursion of the layer with this handle."""
 
 
 def through_adjacency(conv: Conv) -> Conv:
