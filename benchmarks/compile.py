@@ -26,7 +26,7 @@ from torch import Tensor
 from benchmarks import machine, shapes
 from benchmarks.report import table
 from benchmarks.shapes import SEED, Shape
-from pprgnn.nn import PPRConv, compiled
+from pprgnn.nn import PPRConv, compiled_layers
 
 CLASSES = 16
 AGREE = 1e-4  # relative difference of loss and gradients, allowed before any timing
@@ -59,7 +59,7 @@ class Model(torch.nn.Module):
 def contestants(shape: Shape) -> dict[str, tuple[Model, Callable[..., Tensor]]]:
     eager = Model(shape)
     operator, whole = copy.deepcopy(eager), copy.deepcopy(eager)
-    operator.way = compiled.forward
+    operator.way = compiled_layers.forward_product
     torch._dynamo.reset()
     return {
         "eager": (eager, eager),

@@ -131,8 +131,8 @@ class ExpertCsr(_Rival):
     def __init__(self, shape: Shape, depth: int) -> None:
         adj = pprgnn.Adjacency.from_edge_index(shape.edge_index, num_nodes=shape.num_nodes)
         self.matrix, self.matrix_t, self.rank = adj.matrix, adj.matrix_t, adj.rank
-        super().__init__(adj.enter(shape.b), shape.eps, depth)
-        self.upstream = adj.enter(shape.upstream)
+        super().__init__(adj.permute(shape.b), shape.eps, depth)
+        self.upstream = adj.permute(shape.upstream)
         self.weight = shape.weight.clone().requires_grad_()
         self.states = [torch.zeros_like(shape.b) for _ in range(GRAD_TERMS + 1)]  # G⁽⁰⁾ ... G⁽ᴺ⁾
         self.scratch, self.z_bar, self.b_bar = (torch.zeros_like(shape.b) for _ in range(3))

@@ -25,8 +25,9 @@ from benchmarks import machine, shapes
 from benchmarks.report import table
 from pprgnn import Adjacency
 from pprgnn.core.activation import resolve_activation
-from pprgnn.core.buffers import take
-from pprgnn.core.recursion import Problem
+from pprgnn.core.backend.buffers import acquire
+from pprgnn.core.backend.passes import run_pass
+from pprgnn.core.problem import Problem
 from pprgnn.data.roots import data_root
 from pprgnn.distributed.part import cut
 from pprgnn.distributed.partitions import choose_method, describe, partition
@@ -60,7 +61,7 @@ def seconds_of_a_step(given: Problem, buffers: list[Tensor], threads: int, toget
         if together:
             dist.barrier()
         start = time.perf_counter()
-        given.descend(steps, 0, buffers)
+        run_pass(given, steps, 0, buffers)
         taken.append(time.perf_counter() - start)
     return (taken[1] - taken[0]) / STEPS
 
@@ -76,14 +77,14 @@ def second(name: str, repeats: int) -> None:
 
 
 def rooms(rows: int) -> list[Tensor]:
-    return [take(torch.empty(rows, WIDTH)) for _ in range(2)]
+    return [acquire(torch.empty(rows, WIDTH)) for _ in range(2)]
 
 
 def first(name: str, repeats: int) -> dict:
     network, team, (shape, adj) = measure_loopback(), Team(), make(name)
     owner = partition(adj, 2)
     part = cut(adj, owner, team)
-    alone, both = problem(shape, adj, adj.enter(shape.b)), problem(shape, part, shape.b[part.nodes])
+    alone, both = problem(shape, adj, adj.permute(shape.b)), problem(shape, part, shape.b[part.nodes])
     whole, rows = rooms(adj.num_nodes), rooms(part.num_nodes)
     contestants = {
         "one": lambda: seconds_of_a_step(alone, whole, 1),
@@ -100,7 +101,7 @@ def first(name: str, repeats: int) -> dict:
                 samples[key].append(taken)
     facts = describe(adj, owner, 2)
     sent = team.total(part.rows.exchange.bytes_sent)[0] / ((repeats + 1) * (2 + STEPS))
-    error = float((adj.leave(whole[0])[part.nodes] - rows[0]).abs().max())
+    error = float((adj.unpermute(whole[0])[part.nodes] - rows[0]).abs().max())
     return {
         "nodes": adj.num_nodes,
         "entries": adj.num_edges,

@@ -43,10 +43,10 @@ class Stopwatch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        from pprgnn.core.recursion import Recursion
+        from pprgnn.core.adjoint import Differentiable
         from pprgnn.nn import infinite_layer
 
-        solve, backward = infinite_layer.solve, Recursion.backward
+        solve, backward = infinite_layer.solve, Differentiable.backward
 
         def timed(function):
             def call(*arguments, **named):
@@ -60,7 +60,7 @@ class Stopwatch:
 
         with (
             mock.patch.object(infinite_layer, "solve", timed(solve)),
-            mock.patch.object(Recursion, "backward", staticmethod(timed(backward))),
+            mock.patch.object(Differentiable, "backward", staticmethod(timed(backward))),
         ):
             yield
 

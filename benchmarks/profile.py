@@ -19,7 +19,7 @@ import torch
 import pprgnn
 from benchmarks import machine, shapes
 from benchmarks.contestants import GRAD_TERMS, ExpertCsr, Ours
-from pprgnn.core import kernel
+from pprgnn.core.backend import kernel
 
 
 def median_ms(run: Callable[[], object], repeats: int) -> float:

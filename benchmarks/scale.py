@@ -19,8 +19,7 @@ from torch import Tensor
 
 import pprgnn
 from benchmarks import machine
-from pprgnn.core.buffers import states_on_disk
-from pprgnn.core.mapped import in_file
+from pprgnn.core.backend.buffers import in_file, states_on_disk
 
 KINDS = {
     "communities": "blocks of 512 nodes, 4 of 5 edges inside, ids shuffled",

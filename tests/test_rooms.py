@@ -13,7 +13,7 @@ FLOORS = (
     ("core",),
     ("data",),
     ("nn", "testing"),
-    ("baselines", "distributed"),
+    ("baselines", "distributed", "local"),
     ("training",),
     ("experiments",),
     ("report",),
@@ -54,3 +54,17 @@ def test_nobody_imports_upwards(room):
         if target in FLOOR and target != room and FLOOR[target] >= FLOOR[room]
     ]
     assert not wrong
+
+
+PATH = (
+    *(f"core/{name}.py" for name in ("decay", "activation", "bounds", "depth", "recursion", "solve")),
+    "nn/ppr_conv.py",
+)
+
+
+def test_a_newcomer_reads_800_lines_and_meets_no_buffers():
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in PATH}
+    assert sum(text.count("\n") for text in texts.values()) <= 800
+    for name, text in texts.items():
+        met = [word for word in ("acquire", "kernel", "handle", "permute", "dist.") if word in text]
+        assert not met, f"{name} speaks of {met}"

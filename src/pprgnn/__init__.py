@@ -8,16 +8,19 @@ __all__ = [
     "Activation",
     "Adjacency",
     "Certificate",
+    "Checkpointed",
     "ConvergenceWarning",
     "DepthMemory",
     "DepthRule",
     "Fixed",
+    "Full",
     "GraphClassifier",
     "Influence",
     "Measured",
     "NodeClassifier",
     "Solution",
     "Status",
+    "Truncated",
     "leaky_relu",
     "pagerank",
     "release_buffers",
@@ -29,7 +32,8 @@ __all__ = [
 if TYPE_CHECKING:
     from pprgnn.core.activation import Activation, leaky_relu
     from pprgnn.core.adjacency import Adjacency
-    from pprgnn.core.buffers import release_buffers, states_on_disk
+    from pprgnn.core.adjoint import Checkpointed, Full, Truncated
+    from pprgnn.core.backend.buffers import release_buffers, states_on_disk
     from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured
     from pprgnn.core.depth_memory import DepthMemory
     from pprgnn.core.pagerank import pagerank
@@ -42,7 +46,8 @@ if TYPE_CHECKING:
 _HOME = {
     "activation": ("Activation", "leaky_relu"),
     "adjacency": ("Adjacency",),
-    "buffers": ("release_buffers", "states_on_disk"),
+    "adjoint": ("Checkpointed", "Full", "Truncated"),
+    "backend.buffers": ("release_buffers", "states_on_disk"),
     "depth": ("Certificate", "DepthRule", "Fixed", "Influence", "Measured"),
     "depth_memory": ("DepthMemory",),
     "pagerank": ("pagerank",),

@@ -164,9 +164,9 @@ def test_memory_does_not_depend_on_the_number_of_steps(monkeypatch):
     for tol in (1e-3, 1e-12):
         taken = []
         for where in (module, anderson):
-            take = where.take
+            real = where.acquire
             monkeypatch.setattr(
-                where, "take", lambda like, take=take, taken=taken: taken.append(like.numel()) or take(like)
+                where, "acquire", lambda like, real=real, taken=taken: taken.append(like.numel()) or real(like)
             )
         solution = equilibrium(b, weight, adj, tol=tol, max_depth=2000, accelerate=True)
         counts.append((solution.products, sum(taken)))

@@ -6,7 +6,7 @@ from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 import pprgnn
 from pprgnn import Measured, solve
-from pprgnn.core import buffers
+from pprgnn.core.backend import buffers
 from tests import reference
 from tests.problems import ACTIVATIONS, ZOO, draw_b, draw_weight
 
@@ -139,7 +139,7 @@ def test_what_is_kept_does_not_grow(name, options):
     for seed in range(20):
         Run(seed, name, options, False).check_gradients()
     assert kept() <= before
-    pprgnn.core.buffers.release_buffers()
+    pprgnn.core.backend.buffers.release_buffers()
     assert kept() == 0
 
 

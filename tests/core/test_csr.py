@@ -9,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pprgnn import Adjacency
-from pprgnn.core import csr, kernel
+from pprgnn.core import csr
+from pprgnn.core.backend import kernel
 from pprgnn.core.entries import coalesce
 from pprgnn.core.order import cache_friendly_order
 from tests.problems import both_ways

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from pprgnn import Adjacency, leaky_relu, solve
-from pprgnn.core import depth_memory, kernel
+from pprgnn.core import depth_memory
 from pprgnn.core.activation import RELU, TANH
-from pprgnn.core.recursion import Problem
+from pprgnn.core.backend import kernel
+from pprgnn.core.problem import Problem
 from tests.problems import ZOO, draw_b, draw_weight
 
 needs_kernel = pytest.mark.skipif(kernel._library(None) is None, reason="the CPU kernel was not built")

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from pprgnn import Measured, release_buffers, solve
-from pprgnn.core import buffers, mapped
-from pprgnn.core.buffers import give, states_on_disk, take
+from pprgnn.core.backend import buffers
+from pprgnn.core.backend.buffers import acquire, release, states_on_disk
 from tests.problems import ZOO, draw_b, draw_weight
 
 GRAPH = ZOO["directed_weighted"]
@@ -54,14 +54,14 @@ def test_results_are_those_of_states_in_memory(tmp_path, options, reorder):
     with states_on_disk(tmp_path):
         for _ in range(3):  # fresh files, then files used before
             on_disk = state_and_gradients(options, reorder)
-            assert mapped.folder_of(on_disk[0]) == str(tmp_path)
+            assert buffers.folder_of(on_disk[0]) == str(tmp_path)
             for one, other in zip(on_disk, in_memory, strict=True):
                 assert torch.equal(one, other)
 
 
 def test_files_have_no_names_and_vanish_with_the_tensors(tmp_path):
     with states_on_disk(tmp_path):
-        state = take(LIKE)
+        state = acquire(LIKE)
         assert state.shape == LIKE.shape
         assert state.dtype == LIKE.dtype
         state.fill_(3)
@@ -77,50 +77,50 @@ def test_files_have_no_names_and_vanish_with_the_tensors(tmp_path):
 def test_a_state_given_back_is_used_again_in_its_place_only(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
-    in_memory = take(LIKE)
-    give(in_memory)
+    in_memory = acquire(LIKE)
+    release(in_memory)
     with states_on_disk(tmp_path):
-        first = take(LIKE)
+        first = acquire(LIKE)
         assert first.data_ptr() != in_memory.data_ptr()
         address = first.data_ptr()
-        give(first)
+        release(first)
         with states_on_disk(other):
-            inner = take(LIKE)
-            assert mapped.folder_of(inner) == str(other)
-        assert mapped.folder_of(take(LIKE.double())) == str(tmp_path)
-        assert take(LIKE).data_ptr() == address
-    give(inner)  # too late: nobody would take it again, so it must not be kept
+            inner = acquire(LIKE)
+            assert buffers.folder_of(inner) == str(other)
+        assert buffers.folder_of(acquire(LIKE.double())) == str(tmp_path)
+        assert acquire(LIKE).data_ptr() == address
+    release(inner)  # too late: nobody would take it again, so it must not be kept
     del first, inner
     assert files_of_this_process(tmp_path) == []
-    assert take(LIKE).data_ptr() == in_memory.data_ptr()
-    assert mapped.folder_of(take(LIKE)) is None
+    assert acquire(LIKE).data_ptr() == in_memory.data_ptr()
+    assert buffers.folder_of(acquire(LIKE)) is None
 
 
 def test_states_kept_for_the_next_solve_are_released(tmp_path):
     with states_on_disk(tmp_path):
-        give(take(LIKE))
+        release(acquire(LIKE))
         assert len(files_of_this_process(tmp_path)) == 1
         release_buffers()
         assert files_of_this_process(tmp_path) == []
-        give(take(LIKE))
+        release(acquire(LIKE))
     assert files_of_this_process(tmp_path) == []  # also by leaving
-    assert not mapped._folders  # an address may be another tensor's next time
+    assert not buffers._folder_by_address  # an address may be another tensor's next time
 
 
 def test_small_states_stay_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(buffers, "SMALL", LIKE.nbytes)
     with states_on_disk(tmp_path):
-        assert mapped.folder_of(take(LIKE)) == str(tmp_path)
-        assert mapped.folder_of(take(LIKE[1:])) is None
-        assert take(LIKE[:0]).shape == (0, 7)
+        assert buffers.folder_of(acquire(LIKE)) == str(tmp_path)
+        assert buffers.folder_of(acquire(LIKE[1:])) is None
+        assert acquire(LIKE[:0]).shape == (0, 7)
 
 
 def test_the_environment_chooses_for_the_whole_program(tmp_path, monkeypatch):
     monkeypatch.setenv("PPRGNN_STATES", str(tmp_path))
-    assert mapped.folder_of(take(LIKE)) == str(tmp_path)
+    assert buffers.folder_of(acquire(LIKE)) == str(tmp_path)
     monkeypatch.setenv("PPRGNN_STATES", str(tmp_path / "missing"))
     with pytest.raises(ValueError, match=r"missing', which does not exist; create it first"):
-        take(LIKE)
+        acquire(LIKE)
 
 
 def test_a_missing_folder_is_refused_at_the_door(tmp_path):
@@ -129,7 +129,7 @@ def test_a_missing_folder_is_refused_at_the_door(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="does not exist"), states_on_disk(tmp_path / "file"):
         pytest.fail("went in")
-    assert mapped.folder_of(take(LIKE)) is None
+    assert buffers.folder_of(acquire(LIKE)) is None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -144,13 +144,13 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with states_on_disk(tmp_path):
-        before = take(LIKE).fill_(1)
+        before = acquire(LIKE).fill_(1)
         with monkeypatch.context() as patch:
             patch.setattr(os, "posix_fallocate", full)
             with pytest.raises(OSError, match=r"^A state of 2.8e-06 GB .* \(No space left"):
-                take(LIKE)
+                acquire(LIKE)
         assert before.eq(1).all()
-        assert mapped.folder_of(take(LIKE)) == str(tmp_path)  # goes on when there is room again
+        assert buffers.folder_of(acquire(LIKE)) == str(tmp_path)  # goes on when there is room again
 
 
 def test_space_is_reserved_before_the_work(tmp_path):
@@ -160,17 +160,17 @@ def test_space_is_reserved_before_the_work(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (LIKE.nbytes - 1, before[1]))
         try:
             with pytest.raises(OSError, match="File too large"):
-                take(LIKE)
+                acquire(LIKE)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert take(LIKE).shape == LIKE.shape
+        assert acquire(LIKE).shape == LIKE.shape
 
 
 def test_a_killed_process_leaves_nothing(tmp_path):
     code = (
-        "import sys, time, torch; from pprgnn.core.buffers import states_on_disk, take\n"
+        "import sys, time, torch; from pprgnn.core.backend.buffers import acquire, states_on_disk\n"
         "with states_on_disk(sys.argv[1]):\n"
-        "    state = take(torch.empty(1000, 100)).fill_(1)\n"
+        "    state = acquire(torch.empty(1000, 100)).fill_(1)\n"
         "    print('there', flush=True); time.sleep(60)"
     )
     child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from pprgnn import Measured, solve
-from pprgnn.core import buffers, kernel, recursion
-from pprgnn.core.buffers import place_of
+from pprgnn.core import problem as problems
+from pprgnn.core.backend import buffers, kernel
+from pprgnn.core.backend.buffers import buffer_index
 from tests.problems import ZOO, draw_b, draw_weight
 
 GRAPH = ZOO["directed_weighted"]
@@ -58,11 +59,13 @@ def test_no_state_is_written_over_the_one_it_comes_from_or_one_that_is_kept(keep
     for depth in range(keep, keep + 6):
         holds = {}
         for n in range(depth, -1, -1):
-            place = place_of(n, keep, ends)
+            place = buffer_index(n, keep, ends)
             assert place <= (2 if ends else max(keep, 1))
             assert holds.get(place) is None or holds[place] not in {n + 1, *kept}
             holds[place] = n
-        assert {place_of(n, keep, ends): n for n in kept} == {place: holds[place] for place in range(len(kept))}
+        assert {buffer_index(n, keep, ends): n for n in kept} == {
+            place: holds[place] for place in range(len(kept))
+        }
 
 
 def test_measuring_needs_no_more_buffers_for_more_terms(monkeypatch):
@@ -73,7 +76,7 @@ def test_measuring_needs_no_more_buffers_for_more_terms(monkeypatch):
         buffers.release_buffers()
         with torch.no_grad():
             adj = GRAPH.adjacency()
-            problem = recursion.Problem(
+            problem = problems.Problem(
                 draw_b(6, 3), draw_weight(3, 2.0), torch.tensor(0.5).double(), adj, solve_activation()
             )
             Measured().choose(problem, 1e-5, 500, terms)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pprgnn import Adjacency, Certificate, ConvergenceWarning, Influence, Measured, Status, solve
 from pprgnn.core.activation import resolve_activation
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
 from tests import reference
 from tests.problems import ACTIVATIONS, ZOO, draw_b, draw_eps, draw_weight, random_graph, ring
 

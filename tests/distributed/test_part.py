@@ -15,10 +15,11 @@ from torch import Tensor
 
 import pprgnn
 from pprgnn import Adjacency, Certificate, DepthMemory, Fixed, Influence, Measured
-from pprgnn.core import kernel
-from pprgnn.core import part as core_part
 from pprgnn.core.activation import resolve_activation
-from pprgnn.core.recursion import Problem, pull_back
+from pprgnn.core.backend import kernel
+from pprgnn.core.backend import rows as part_rows
+from pprgnn.core.backend.passes import pull_back, step
+from pprgnn.core.problem import Problem
 from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
 from pprgnn.distributed.exchange import HaloExchange
 from pprgnn.distributed.part import cut
@@ -374,14 +375,14 @@ def test_interior_rows_are_computed_while_rows_travel(library, back, monkeypatch
     exchange.start(problem.b)
     halo = exchange.wait()  # the same memory each time
     events.clear()
-    noted("multiply", core_part)
+    noted("multiply", part_rows)
     noted("step", kernel)
     noted("adjoint_step", kernel)
     out, scratch = torch.empty_like(problem.b), torch.empty_like(problem.b)
     if back:
         pull_back(problem, problem.b.relu(), [problem.b.relu()], problem.b, 1, 2, (True, True, True, False), False)
     else:
-        problem.step(0, problem.b, out, scratch)
+        step(problem, 0, problem.b, out, scratch)
     assert events == ["start", "interior", "wait", *(["boundary"] if not library else [])]
 
 

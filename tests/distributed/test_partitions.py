@@ -160,7 +160,7 @@ def test_metis_finds_the_communities_and_balances_work(reorder):
 def test_ranges_are_intervals_of_the_inner_order():
     adj = blocks(16, 20, reorder=True)
     owner = partition(adj, 5, "range")
-    inner = adj.enter(owner)
+    inner = adj.permute(owner)
     assert bool((inner.diff() >= 0).all())
     assert not bool((owner.diff() >= 0).all())
     assert describe(adj, owner, 5).cut_share < 0.3 * describe(adj, partition(adj, 5, "random"), 5).cut_share

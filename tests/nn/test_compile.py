@@ -10,7 +10,7 @@ from torch._dynamo.testing import CompileCounter
 
 from pprgnn import Activation, Adjacency, Certificate, ConvergenceWarning, Fixed, Status
 from pprgnn.baselines.ignn import IGNNConv
-from pprgnn.core import buffers, lent_buffers
+from pprgnn.core.backend import buffers
 from pprgnn.nn import PPRGNN, NodeNet, PPRConv, compiled, set_tolerance
 from tests.nn import two_processes
 
@@ -480,7 +480,7 @@ def test_lent_memory_comes_back_and_is_never_lent_twice(monkeypatch):
     assert len(allocated) == settled, "memory is not re-used"
     del alive, out
     gc.collect()
-    lent_buffers.reclaim()
+    buffers.collect()
     pointers = [tensor.data_ptr() for stock in buffers._free.values() for tensor in stock]
     assert len(set(pointers)) == len(pointers)
     buffers.release_buffers()

@@ -27,7 +27,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 from pprgnn import Adjacency, Certificate, ConvergenceWarning, Status
 from pprgnn.nn import InfiniteDepth, PPRConv, depth_state, infinite_layers, measure_afresh, set_tolerance
-from pprgnn.nn.known_convs import exact_norm, know, lipschitz_of
+from pprgnn.nn.known_convs import analyze_conv, exact_norm, lipschitz_of
 
 NODES, EDGES, WIDTH = 9, 30, 8
 
@@ -270,7 +270,7 @@ def test_it_learns(graph):
 # --------------------------------------------------------------------------------------------- what is known of it
 def test_which_convolutions_are_known(case, graph):
     name, conv, arguments = case
-    known = know(conv, graph.x, tuple(arguments), {})
+    known = analyze_conv(conv, graph.x, tuple(arguments), {})
     assert (known is not None) == (name in KNOWN)
     if known is not None:
         torch.testing.assert_close(known.function(graph.x), conv(graph.x, *arguments))
@@ -284,7 +284,7 @@ def test_lipschitz_bounds_hold(name, seed, scale):
     conv, names = CONVS[name]()
     for p in conv.parameters():
         p.data *= scale
-    known = know(conv, graph.x, tuple(graph.arguments(names)), {})
+    known = analyze_conv(conv, graph.x, tuple(graph.arguments(names)), {})
     bound = known.lipschitz(known.adj.norm_bound)
     with torch.no_grad():
         for _ in range(5):
@@ -300,10 +300,8 @@ def test_the_bound_of_a_linear_convolution_is_tight():
     with torch.no_grad():
         conv.lin_rel.weight.copy_(2 * torch.eye(2))
         conv.lin_root.weight.copy_(3 * torch.eye(2))
-    known = know(conv, torch.ones(6, 2), (edge_index,), {})
-    assert known.lipschitz(known.adj.norm_bound) == pytest.approx(
-        5.0, rel=1e-3
-    )  # reached by a constant state
+    known = analyze_conv(conv, torch.ones(6, 2), (edge_index,), {})
+    assert known.lipschitz(known.adj.norm_bound) == pytest.approx(5.0, rel=1e-3)  # reached by a constant state
     assert float(known.function(torch.ones(6, 2)).detach().norm() / torch.ones(6, 2).norm()) == pytest.approx(
         5.0, rel=1e-5
     )

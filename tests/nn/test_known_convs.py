@@ -6,7 +6,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import GCNConv, GINConv, GraphConv, SAGEConv
 
 from pprgnn.nn import InfiniteDepth
-from pprgnn.nn.known_convs import know
+from pprgnn.nn.known_convs import analyze_conv
 
 NODES, WIDTH = 11, 4  # two nodes have no edges
 CONVS = {
@@ -104,7 +104,7 @@ def test_the_quick_way_is_taken_wherever_it_can_be():
         ("GIN", "COO"),
         ("GCN", "EdgeIndex"),
     ]:
-        assert know(CONVS[name](), b, LAYOUTS[layout](edges, weight), {}) is not None, (name, layout)
+        assert analyze_conv(CONVS[name](), b, LAYOUTS[layout](edges, weight), {}) is not None, (name, layout)
 
 
 @pytest.mark.filterwarnings("ignore:Converting sparse tensor to CSR:UserWarning")

@@ -6,24 +6,24 @@ import json
 
 import pytest
 import torch
-from torch_geometric.nn import GAT, GCN, GraphSAGE
 
 from pprgnn import Adjacency, Certificate, DepthMemory, Fixed, Measured, solve
 from pprgnn.data.errors import DataError
 from pprgnn.nn import (
+    ConvStack,
     CoPurchaseNet,
     GraphNet,
     NodeNet,
     PaperGraphNet,
     PPINet,
     PPRConv,
-    PyGNet,
     depth_state,
     measure_afresh,
     ppr_layers,
     restore_depth_state,
     set_tolerance,
 )
+from pprgnn.nn.network import EmbeddedNet
 
 N, FEATURES, CLASSES = 9, 5, 3
 RING = torch.stack([torch.arange(N), torch.arange(N).roll(1)])
@@ -51,12 +51,11 @@ NETWORKS = {
     "ppi": lambda **o: PPINet(FEATURES, CLASSES, hidden=4, **o),
     "co_purchase": lambda **o: CoPurchaseNet(N, CLASSES, hidden=8, **o),
     "paper_graph": lambda **o: PaperGraphNet(FEATURES, CLASSES, hidden=8, **o),
-    "gcn": lambda **o: PyGNet(GCN(FEATURES, 8, 2, CLASSES, dropout=0.5), num_classes=CLASSES),
-    "gcn_dry": lambda **o: PyGNet(GCN(FEATURES, 8, 2, CLASSES)),
-    "gcn_rows": lambda **o: PyGNet(GCN(6, 8, 2, CLASSES), num_nodes=N),
-    "gcn_batch_norm": lambda **o: PyGNet(GCN(FEATURES, 8, 2, CLASSES, norm="batch_norm")),
-    "gat": lambda **o: PyGNet(GAT(FEATURES, 8, 2, CLASSES, dropout=0.5)),
-    "gcn_graph": lambda **o: PyGNet(GCN(FEATURES, 8, 2), "graph", CLASSES),
+    "gcn": lambda **o: ConvStack(FEATURES, CLASSES, conv="gcn", hidden=8),
+    "gcn_dry": lambda **o: ConvStack(FEATURES, CLASSES, conv="gcn", hidden=8, dropout=0.0),
+    "gcn_rows": lambda **o: EmbeddedNet(ConvStack(6, CLASSES, hidden=8, dropout=0.0), N, 6),
+    "gat": lambda **o: ConvStack(FEATURES, CLASSES, conv="gat", hidden=8),
+    "gcn_graph": lambda **o: ConvStack(FEATURES, CLASSES, "graph", conv="gcn", hidden=8, dropout=0.0),
 }
 RANDOM = {
     "node_deep",
@@ -67,7 +66,6 @@ RANDOM = {
     "graph_deep",
     "gcn",
     "gat",
-    "gcn_batch_norm",
 }
 PER_GRAPH = {"graph", "graph_deep", "paper_graph", "gcn_graph"}
 every_network = pytest.mark.parametrize("name", NETWORKS)
@@ -434,16 +432,12 @@ def test_bad_options_of_heads_and_pyg_models():
         GraphNet(None, CLASSES, num_nodes=9)
     with pytest.raises(ValueError, match="either reads features"):
         NodeNet(None, CLASSES)
-    with pytest.raises(ValueError, match=r"as many outputs as there are classes \(3\), but has 2"):
-        PyGNet(GCN(FEATURES, 8, 2, 2), num_classes=3)
-    with pytest.raises(ValueError, match="needs num_classes"):
-        PyGNet(GCN(FEATURES, 8, 2), "graph")
     with pytest.raises(ValueError, match="task must be"):
-        PyGNet(GCN(FEATURES, 8, 2), "edge")
-    with pytest.raises(DataError, match="GraphSAGE cannot use edge weights"):
-        PyGNet(GraphSAGE(FEATURES, 8, 2)).encode(features(), EDGES, torch.ones(EDGES.size(1)))
+        ConvStack(FEATURES, CLASSES, "edge")
+    with pytest.raises(DataError, match="conv = 'sage' cannot use edge weights"):
+        ConvStack(FEATURES, CLASSES, conv="sage").encode(features(), EDGES, torch.ones(EDGES.size(1)))
     with pytest.raises(DataError, match="needs a plain edge_index"):
-        PyGNet(GCN(FEATURES, 8, 2)).encode(features(), Adjacency.from_edge_index(EDGES))
+        ConvStack(FEATURES, CLASSES).encode(features(), Adjacency.from_edge_index(EDGES))
 
 
 def test_edge_weights_matter():

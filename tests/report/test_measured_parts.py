@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from pprgnn import Adjacency
 from pprgnn.core.activation import RELU, TANH
 from pprgnn.core.bounds import StepBounds
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.nn import PPRConv
 from pprgnn.nn.layers import infinite_layers

@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from pprgnn.core import kernel
-from pprgnn.core.recursion import Problem
+from pprgnn.core.backend import kernel
+from pprgnn.core.problem import Problem
 from pprgnn.training import checkup
 from pprgnn.training.checkup import ALLOWED_ERROR, advice, disk, import_problems, kernel_speed, self_check
 

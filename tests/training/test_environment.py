@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pprgnn
-from pprgnn.core import kernel
+from pprgnn.core.backend import kernel
 from pprgnn.training import environment as module
 from pprgnn.training.cgroup import cpu_quota, memory_limit, memory_room
 from pprgnn.training.environment import environment, installed, parse_blas

@@ -7,11 +7,11 @@ import torch
 from torch_geometric.data import Data
 
 from pprgnn import NodeClassifier
-from pprgnn.core import neighbourhood
-from pprgnn.core.neighbourhood import RowGrowth
 from pprgnn.data import load
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.store import open_file, save
+from pprgnn.local import neighbourhood
+from pprgnn.local.neighbourhood import RowGrowth
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.training import graph_facts
 from pprgnn.training.build import Shape, build_network, feature_kind, features

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from pprgnn.core.buffers import give, take
+from pprgnn.core.backend.buffers import acquire, release
 
 MEMORY = 5  # pairs that are remembered
 WASTE = 0.25  # steps from rejected mixtures, as a part of those from accepted ones; beyond, there are no more
@@ -32,7 +32,7 @@ class Anderson:
 
     def __init__(self, like: Tensor, memory: int = MEMORY) -> None:
         self.memory = memory
-        self.results, self.residuals = (take(like.detach().expand(memory, *like.shape)) for _ in range(2))
+        self.results, self.residuals = (acquire(like.detach().expand(memory, *like.shape)) for _ in range(2))
         # Of the residuals with one another: a few numbers, wherever the states are.
         self.products = torch.zeros(memory, memory, dtype=torch.float64, device="cpu")
         self.count = 0  # pairs added since the last restart
@@ -96,4 +96,4 @@ class Anderson:
 
     def release(self) -> None:
         """Hand the memory over to the next solve."""
-        give(self.results, self.residuals)
+        release(self.results, self.residuals)

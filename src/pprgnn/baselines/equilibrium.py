@@ -18,15 +18,16 @@ import torch
 from torch import Tensor
 
 from pprgnn.baselines.anderson import Anderson
-from pprgnn.core import kernel
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.buffers import give, take
-from pprgnn.core.kernel import multiply
-from pprgnn.core.recursion import Problem
+from pprgnn.core.adjoint import refuse_twice
+from pprgnn.core.backend import kernel
+from pprgnn.core.backend.buffers import acquire, release
+from pprgnn.core.backend.kernel import multiply
+from pprgnn.core.backend.passes import in_inner_order
+from pprgnn.core.checks import check_inputs, finite
+from pprgnn.core.problem import Problem
 from pprgnn.core.solution import ConvergenceWarning, Solution, Status
-from pprgnn.core.solve import check_inputs, finite
-from pprgnn.core.twice import not_twice
 
 BUNDLE = 4  # steps before the first look; later bundles are as long as the contraction seen so far suggests
 LONGEST_BUNDLE = 32
@@ -155,13 +156,12 @@ class _Equilibrium(torch.autograd.Function):
         search: _Search,
     ) -> Tensor:
         given = Problem(b, weight, torch.zeros_like(weight[0, 0]), adj, activation)
-        problem = given.entered()
-        state, spare = _iterate(problem, adj.matrix, problem.b, weight, hops, search, None)
-        given.left(problem)
+        with in_inner_order(given) as problem:
+            state, spare = _iterate(problem, adj.matrix, problem.b, weight, hops, search, None)
         if adj.order is not None:
-            adj.leave(state, out=spare)
+            adj.unpermute(state, out=spare)
             state, spare = spare, state
-        give(spare)
+        release(spare)
         ctx.adj, ctx.activation, ctx.hops = adj, activation, hops
         ctx.tol, ctx.max_depth, ctx.accelerate = search.tol, search.max_depth, search.accelerate
         learned = value if ctx.needs_input_grad[2] else None
@@ -174,7 +174,7 @@ class _Equilibrium(torch.autograd.Function):
         with torch.no_grad():
             gradients = _Equilibrium._gradients(ctx, grad, weight, out, b)
         sources = (grad, out, weight, value)
-        return (*not_twice(gradients, sources, "an equilibrium"), None, None, None, None)
+        return (*refuse_twice(gradients, sources, "an equilibrium"), None, None, None, None)
 
     @staticmethod
     def _gradients(
@@ -182,10 +182,10 @@ class _Equilibrium(torch.autograd.Function):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         adj, hops = ctx.adj, ctx.hops
         grad = grad.contiguous()
-        state, incoming = (adj.enter(x) for x in (out, grad))
+        state, incoming = (adj.permute(x) for x in (out, grad))
         at = state
         if b is not None:  # φ' needs its input: repeat the last step up to φ
-            at = torch.addmm(adj.enter(b), _hop(adj.matrix, state, hops), weight)
+            at = torch.addmm(adj.permute(b), _hop(adj.matrix, state, hops), weight)
         problem = Problem(incoming, weight, torch.zeros_like(weight[0, 0]), adj, ctx.activation)
         search = _Search(ctx.tol, ctx.max_depth, accelerate=ctx.accelerate)
         v, product = _iterate(problem, adj.matrix_t, incoming, weight.t(), hops, search, at)
@@ -200,8 +200,8 @@ class _Equilibrium(torch.autograd.Function):
                 left = _hop(adj.matrix_t, v, hop) if hop else v
                 value_bar += adj.edge_gradient(left, _hop(adj.matrix, right, hops - 1 - hop))
         if ctx.needs_input_grad[0]:
-            b_bar = v if adj.order is None else adj.leave(v, out=product)
-        give(*(buffer for buffer in (v, product) if buffer is not b_bar))
+            b_bar = v if adj.order is None else adj.unpermute(v, out=product)
+        release(*(buffer for buffer in (v, product) if buffer is not b_bar))
         return b_bar, weight_bar, value_bar
 
 
@@ -265,7 +265,7 @@ def _accelerated(run: _Bundles, search: _Search, scale: float, rate: _Rate, ampl
     to end with; otherwise the state from before it comes back. The error of a state is estimated as
     ``amplification`` times the change by a bundle: the largest that was seen, between any two bundles.
     """
-    mixing, x = Anderson(run.last), take(run.last)
+    mixing, x = Anderson(run.last), acquire(run.last)
     smallest, moved, mixed = math.inf, 0.0, False
     while search.steps < search.max_depth and mixing.active:
         x.copy_(run.last)
@@ -290,7 +290,7 @@ def _accelerated(run: _Bundles, search: _Search, scale: float, rate: _Rate, ampl
         mixed = mixing.mix(run.last)
         moved = float(torch.dist(run.last, x))
     mixing.release()
-    give(x)
+    release(x)
     return search.status is not Status.CAPPED or search.steps >= search.max_depth
 
 
@@ -303,8 +303,8 @@ class _Bundles:
         self.matrix, self.b, self.weight, self.hops, self.at = matrix, b, weight.contiguous(), hops, at
         self.activation = problem.activation
         self.library = kernel.library_for(problem) if hops == 1 else None
-        self.last, self.before = take(b), take(b)
-        self.products = [take(b) for _ in range(0 if self.library else min(hops, 2))]
+        self.last, self.before = acquire(b), acquire(b)
+        self.products = [acquire(b) for _ in range(0 if self.library else min(hops, 2))]
         self.started = False
 
     def steps(self, count: int) -> None:
@@ -345,7 +345,7 @@ class _Bundles:
 
     def finish(self) -> tuple[Tensor, Tensor]:
         """The state, and the other buffer."""
-        give(*self.products)
+        release(*self.products)
         return self.last, self.before
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.csr import csr_tensor, move, rows, sort_entries
-from pprgnn.core.kernel import multiply
 from pprgnn.core.solution import ConvergenceWarning
 
 MAX_ITERATIONS = 10_000
@@ -50,14 +50,14 @@ class _PowerIteration(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, h: Tensor, adj: Adjacency, alpha: float, hops: int) -> Tensor:
         ctx.adj, ctx.alpha, ctx.hops = adj, alpha, hops
-        return adj.leave(_steps(adj.matrix, adj.enter(h).contiguous(), alpha, hops))
+        return adj.unpermute(_steps(adj.matrix, adj.permute(h).contiguous(), alpha, hops))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         adj: Adjacency = ctx.adj
-        start = adj.enter(grad).contiguous()
-        return adj.leave(_steps(adj.matrix_t, start, ctx.alpha, ctx.hops)), None, None, None
+        start = adj.permute(grad).contiguous()
+        return adj.unpermute(_steps(adj.matrix_t, start, ctx.alpha, ctx.hops)), None, None, None
 
 
 def _steps(matrix: Tensor, h: Tensor, alpha: float, hops: int) -> Tensor:
@@ -84,12 +84,12 @@ class _DroppingSteps(torch.autograd.Function):
         crow, col, value = adj.matrix.crow_indices(), adj.matrix.col_indices(), adj.matrix.values()
         ctx.adj, ctx.alpha = adj, alpha
         ctx.values = [torch.nn.functional.dropout(value, dropout) for _ in range(hops)]
-        start = adj.enter(h).contiguous()
+        start = adj.permute(h).contiguous()
         z, product = start.clone(), torch.empty_like(start)
         for each in ctx.values:
             step = multiply(csr_tensor(crow, col, each), z, out=product)
             z, product = step.mul_(1 - alpha).add_(start, alpha=alpha), z
-        return adj.leave(z)
+        return adj.unpermute(z)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -97,13 +97,13 @@ class _DroppingSteps(torch.autograd.Function):
         adj: Adjacency = ctx.adj
         crow, col = adj.matrix.crow_indices(), adj.matrix.col_indices()
         crow_t, col_t, source = sort_entries(col, rows(crow), adj.num_nodes)
-        z_bar = adj.enter(grad).clone()
+        z_bar = adj.permute(grad).clone()
         h_bar, product = torch.zeros_like(z_bar), torch.empty_like(z_bar)
         for each in reversed(ctx.values):
             h_bar.add_(z_bar, alpha=ctx.alpha)
             step = multiply(csr_tensor(crow_t, col_t, move(each, source)), z_bar, out=product)
             z_bar, product = step.mul_(1 - ctx.alpha), z_bar
-        return adj.leave(h_bar.add_(z_bar)), None, None, None, None
+        return adj.unpermute(h_bar.add_(z_bar)), None, None, None, None
 
 
 class _ExactPageRank(torch.autograd.Function):
@@ -112,16 +112,16 @@ class _ExactPageRank(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, h: Tensor, value: Tensor, adj: Adjacency, alpha: float, tol: float) -> Tensor:
         ctx.adj, ctx.alpha, ctx.tol = adj, alpha, tol
-        x = _solve(adj.matrix, adj.is_symmetric, adj.enter(h) * alpha, alpha, tol)
+        x = _solve(adj.matrix, adj.is_symmetric, adj.permute(h) * alpha, alpha, tol)
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None)
-        return adj.leave(x)
+        return adj.unpermute(x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         adj: Adjacency = ctx.adj
-        solution = _solve(adj.matrix_t, adj.is_symmetric, adj.enter(grad), ctx.alpha, ctx.tol)
-        grad_h = adj.leave(solution) * ctx.alpha if ctx.needs_input_grad[0] else None
+        solution = _solve(adj.matrix_t, adj.is_symmetric, adj.permute(grad), ctx.alpha, ctx.tol)
+        grad_h = adj.unpermute(solution) * ctx.alpha if ctx.needs_input_grad[0] else None
         grad_value = None
         if ctx.needs_input_grad[1]:
             grad_value = adj.edge_gradient(solution, ctx.saved_tensors[0]) * (1 - ctx.alpha)

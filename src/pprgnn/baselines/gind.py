@@ -14,8 +14,8 @@ from pprgnn.baselines.equilibrium_conv import Acceleration
 from pprgnn.baselines.fixed_point import fixed_point
 from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.csr import index_dtype
-from pprgnn.core.kernel import multiply
 from pprgnn.data.errors import DataError
 from pprgnn.nn.dropout import TorchDropout
 from pprgnn.nn.network import check_features
@@ -104,7 +104,7 @@ class GINDNet(TaskNetwork):
         """The equilibrium."""
         x = check_features(x, self.in_channels, sparse=True)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
-        graph, given, weight = incidence(adj), adj.enter(self.read(self.input_dropout(x))), self.diffusion.weight
+        graph, given, weight = incidence(adj), adj.permute(self.read(self.input_dropout(x))), self.diffusion.weight
 
         def pulled_back(state: Tensor) -> Tensor:
             """The right-hand side of the equation."""
@@ -123,7 +123,7 @@ class GINDNet(TaskNetwork):
             remedy=REMEDY,
             accelerate=self.acceleration == "anderson",
         )
-        return adj.leave(state)
+        return adj.unpermute(state)
 
     @property
     def encode_is_deterministic(self) -> bool:

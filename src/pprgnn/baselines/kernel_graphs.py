@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from pprgnn.core.blocks import ranges
+from pprgnn.core.csr import ranges
 from pprgnn.data.errors import DataError
 
 

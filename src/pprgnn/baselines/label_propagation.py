@@ -70,12 +70,12 @@ class LabelPropagationNet(Network):
         """The labels, spread."""
         x = check_features(x, self.in_channels)
         adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
-        damping, given = float(self.chosen[0]), adj.enter(x).detach().contiguous()
+        damping, given = float(self.chosen[0]), adj.permute(x).detach().contiguous()
         state, spare = given, torch.empty_like(given)
         for step in range(self.steps):
             product = adj.product(state, out=spare).mul_(damping).add_(given)
             state, spare = product, state if step else torch.empty_like(given)
-        return adj.leave(state * (1 - damping))
+        return adj.unpermute(state * (1 - damping))
 
     def weights(self, damping: float) -> list[float]:
         """How much labels from 0, 1, ... steps away count in what :meth:`encode` returns."""

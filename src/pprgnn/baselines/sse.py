@@ -11,8 +11,7 @@ from torch.nn.functional import embedding_bag
 from pprgnn.baselines.fixed_point import iterate
 from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.blocks import ranges
-from pprgnn.core.fingerprint import fingerprint
+from pprgnn.core.csr import fingerprint, ranges
 from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency
 
@@ -156,13 +155,13 @@ class SSENet(TaskNetwork):
 
     def _update(self, adj: Adjacency, given: Tensor, mix: Tensor) -> None:
         """Random shares of the nodes, one after the other: each sees what those before have changed."""
-        given, state = adj.enter(given), adj.enter(self.state)
+        given, state = adj.permute(given), adj.permute(self.state)
         count = max(1, round(self.share * adj.num_nodes))
         for _ in range(self.updates):
             nodes = torch.randperm(adj.num_nodes, device=given.device)[:count]
             new = self._operator(given[nodes], mix, _rows_times(adj, nodes, state))
             state[nodes] = torch.lerp(state[nodes], new, self.step)
-        self.state = adj.leave(state)
+        self.state = adj.unpermute(state)
 
     def _keeps(self, adj: Adjacency, x: Tensor) -> bool:
         """Whether the embeddings kept are this graph's; training on one graph begins with keeping them."""

@@ -13,31 +13,30 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from pprgnn.core.buffers import give, take
-from pprgnn.core.csr import csr_tensor, index_dtype, move, permute, rows, transpose
+from pprgnn.core.backend.buffers import acquire, release
+from pprgnn.core.backend.handles import handle_of
+from pprgnn.core.backend.kernel import multiply
+from pprgnn.core.backend.rows import PartRows, StateSpace
+from pprgnn.core.csr import csr_tensor, fingerprint, index_dtype, move, permute, rows, transpose
 from pprgnn.core.entries import (
+    Facts,
     Normalization,
     as_edges,
     check_entries,
     check_memory,
+    check_tensors,
     coalesce,
     fill_diagonal,
     normalize_weights,
 )
-from pprgnn.core.fingerprint import fingerprint
-from pprgnn.core.handles import handle_of
-from pprgnn.core.kernel import multiply
-from pprgnn.core.norms import frobenius_norm
 from pprgnn.core.order import cache_friendly_order
-from pprgnn.core.part import PartRows
-from pprgnn.core.state import Facts, check_tensors
 
 if TYPE_CHECKING:
     import networkx as nx
     import scipy.sparse as sp
 
 
-class Adjacency:
+class Adjacency(StateSpace):
     """A normalised adjacency matrix Ã with its transpose, both in CSR (one object when symmetric).
 
     Build it with :meth:`from_edge_index`, :meth:`from_torch`, :meth:`from_scipy` or :meth:`from_networkx`. All
@@ -340,39 +339,15 @@ class Adjacency:
         """Ã x or Ãᵀ x into ``out``, in the inner node order."""
         return multiply(self.matrix_t if transposed else self.matrix, x, out=out)
 
-    def norm(self, x: Tensor) -> float:
-        """‖x‖_F of all rows."""
-        return frobenius_norm(x)
-
-    def largest(self, x: Tensor) -> float:
-        """The largest entry of all rows, without sign."""
-        return float(x.abs().max()) if x.numel() else 0.0
-
-    def of_all_rows(self, norm: float, largest: float) -> tuple[float, float]:
-        """A norm and a largest entry, from those of the rows that are here."""
-        return norm, largest
-
-    def agreed(self, value: float) -> float:
-        """A number on which all that work on this graph agree."""
-        return value
-
-    def total(self, x: Tensor) -> Tensor:
-        """The sum of ``x`` over all that work on this graph."""
-        return x
-
-    def rows_of(self, per_node: Tensor) -> Tensor:
+    def local_rows(self, per_node: Tensor) -> Tensor:
         """Of a tensor with a row for each node of the whole graph, the rows here, in the inner order."""
-        return self.enter(per_node)
+        return self.permute(per_node)
 
-    def everywhere(self, fact: bool) -> bool:
-        """Whether this holds for all rows."""
-        return fact
-
-    def enter(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def permute(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """Rows of ``x`` from the caller's node order into the inner one."""
         return x if self.order is None else torch.index_select(x, 0, self.order, out=out)
 
-    def leave(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def unpermute(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """Rows of ``x`` from the inner node order back into the caller's."""
         return x if self.rank is None else torch.index_select(x, 0, self.rank, out=out)
 
@@ -448,7 +423,7 @@ class _Product(torch.autograd.Function):
             entries = adj.value.detach() if value is None else value
             grad_x = _Product.apply(grad, entries, adj, not ctx.transposed)  # type: ignore[no-untyped-call]
         if ctx.needs_input_grad[1]:
-            left, right = (adj.enter(each) for each in ((x, grad) if ctx.transposed else (grad, x)))
+            left, right = (adj.permute(each) for each in ((x, grad) if ctx.transposed else (grad, x)))
             if torch.is_grad_enabled():
                 grad_value = (left[adj.row] * right[adj.col]).sum(1)
             else:
@@ -459,10 +434,10 @@ class _Product(torch.autograd.Function):
 def times(adj: Adjacency, x: Tensor, transposed: bool = False) -> Tensor:
     """Ã x or Ãᵀ x in the caller's order, with one fresh state at most: they are large."""
     if adj.order is None:
-        return adj.product(x, take(x), transposed)
-    inner, product = adj.enter(x, out=take(x)), take(x)
-    result = adj.leave(adj.product(inner, product, transposed), out=inner)  # inner has done its duty
-    give(product)
+        return adj.product(x, acquire(x), transposed)
+    inner, product = adj.permute(x, out=acquire(x)), acquire(x)
+    result = adj.unpermute(adj.product(inner, product, transposed), out=inner)  # inner has done its duty
+    release(product)
     return result
 
 

@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.csr import csr_tensor
-
-
-def ranges(starts: Tensor, sizes: Tensor) -> Tensor:
-    """``starts[i], starts[i] + 1, ...``, ``sizes[i]`` of them, one range after the other."""
-    ends = sizes.cumsum(0)
-    shift = starts - (ends - sizes)
-    return torch.repeat_interleave(shift, sizes) + torch.arange(int(sizes.sum()), device=starts.device)
+from pprgnn.core.csr import csr_tensor, ranges
 
 
 def take_blocks(adj: Adjacency, starts: Tensor, sizes: Tensor) -> Adjacency:

@@ -57,26 +57,6 @@ class StepBounds:
             log_product += self._log_step(k)
         return None
 
-    def rounding(self, depth: int, unit: float) -> float:
-        """What rounding adds to the state of a pass of this depth, at most; infinite where nothing is known.
-
-        A running error analysis. One step, computed from what was computed before, is off by at most
-        γ (βₙ |Ã||G⁽ⁿ⁺¹⁾||W| + |B|) with γ = m u / (1 - m u), where u is the unit roundoff and m the length of its
-        sums; and it enlarges what is wrong already by cₙ.
-        """
-        if not self.absolute_rate < math.inf or self.sum_length * unit >= 0.5:
-            return math.inf
-        gamma = self.sum_length * unit / (1 - self.sum_length * unit)
-        size, wrong = self.lipschitz, gamma * self.lipschitz  # ‖G⁽ⁿ⁾‖ and the rounding in it
-        for n in range(depth - 1, -1, -1):
-            fresh = gamma * (self.absolute_rate * self.decay(n) * (size + wrong) + 2 * self.lipschitz)
-            fresh += self.underflow
-            size = self.step(n) * size + self.lipschitz
-            wrong = self.step(n) * wrong + fresh
-            if not wrong < 1e300:
-                return math.inf
-        return wrong
-
     def _log_step(self, n: int) -> float:
         step = self.step(n)
         return math.log(step) if step > 0 else -math.inf

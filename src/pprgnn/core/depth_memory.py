@@ -18,8 +18,9 @@ from typing import Any, Generic, NamedTuple
 import torch
 from torch import Tensor
 
-from pprgnn.core import kernel
-from pprgnn.core.depth import Measured, Problem, Result, Run
+from pprgnn.core.backend import kernel
+from pprgnn.core.depth import Measured, Result, Run
+from pprgnn.core.problem import Recursion
 from pprgnn.core.rounding import PAIRS, ROUNDINGS, another_pass, estimated
 from pprgnn.core.solution import MARGIN, Depth, Sketch, Status, unit_roundoff
 
@@ -226,15 +227,15 @@ class DepthMemory:
         fresh = DepthMemory(self.rule, self.share)
         vars(self).update(vars(fresh))
 
-    def choose(self, problem: Problem, tol: float, max_depth: int, levels: int) -> Depth:
+    def choose(self, problem: Recursion, tol: float, max_depth: int, levels: int) -> Depth:
         """As :attr:`rule` does: without a pass there is nothing to look at."""
         return self.rule.choose(problem, tol, max_depth, levels)
 
     def run(
-        self, problem: Problem, tol: float, max_depth: int, levels: int, run: Run[Result], training: bool
+        self, problem: Recursion, tol: float, max_depth: int, levels: int, run: Run[Result], training: bool
     ) -> tuple[Depth, Result]:
         """A pass, checked where it must be; see :func:`pprgnn.core.depth.run_at_depth`."""
-        scale = problem.norm(problem.b)
+        scale = problem.space.norm(problem.b)
         # B = 0 teaches nothing about other inputs, and numbers that may underflow need more than a comparison.
         if not scale * TINY > torch.finfo(problem.b.dtype).smallest_normal or max_depth <= levels + 1:
             found = self.rule.choose(problem, tol, max_depth, levels)
@@ -270,7 +271,7 @@ class DepthMemory:
         return Depth(trial.depth, status, estimated_error=math.exp(min(error, 700.0))), trial.result
 
     # ------------------------------------------------------------------------------------------------ decisions
-    def _compare(self, problem: Problem, step: _Step) -> Differences:
+    def _compare(self, problem: Recursion, step: _Step) -> Differences:
         assert self._last is not None
         checked, depth = self._last.step, max(self._depth, 1)
         if not step.comparable(checked):  # another layer, or the same in another precision
@@ -279,7 +280,7 @@ class DepthMemory:
 
         def changes(then: _Step) -> tuple[float, float, float]:
             weight, sketch, growth = step.changes(then)
-            sketch, growth = problem.of_all_rows(sketch, growth)
+            sketch, growth = problem.space.reduce(sketch, growth)
             turn, growth = depth * weight / math.exp(then.log_norm), math.log(max(growth, 1e-30))
             if step.graph[0] != then.graph[0]:
                 return turn, 1.0, growth
@@ -466,7 +467,7 @@ class _Trial(Generic[Result]):
     """A pass, and others of the same problem that it is compared with."""
 
     def __init__(
-        self, problem: Problem, tol: float, max_depth: int, levels: int, run: Run[Result], scale: float
+        self, problem: Recursion, tol: float, max_depth: int, levels: int, run: Run[Result], scale: float
     ) -> None:
         self.problem, self.tol, self.max_depth, self.levels, self.scale = problem, tol, max_depth, levels, scale
         self.run, self.aim = run, math.log(tol)
@@ -483,7 +484,7 @@ class _Trial(Generic[Result]):
         self.depth = min(max(depth, self.levels + 1, 2), self.max_depth)
         self.result, ends = self.run(self.depth)
         self.ends = ends()
-        growth = self.problem.norm(self.ends[0]) / self.scale
+        growth = self.problem.space.norm(self.ends[0]) / self.scale
         self.log_output = math.log(max(growth, 1e-30)) if growth < math.inf else math.inf
         # Differences of the size of a few roundings of the state are not what truncation leaves out.
         noise = ROUNDINGS * unit_roundoff(self.ends[0]) * growth
@@ -574,25 +575,25 @@ class _Trial(Generic[Result]):
     def _difference(self, other: list[Tensor], room: Tensor | None = None) -> None:
         """The larger of those of G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾."""
         norms = [
-            self.problem.norm(torch.sub(ours, theirs, out=room))
+            self.problem.space.norm(torch.sub(ours, theirs, out=room))
             for ours, theirs in zip(self.ends, other, strict=True)
         ]
         error = math.nan if any(map(math.isnan, norms)) else max(norms) / self.scale
         self.log_error = math.log(max(error, SMALLEST)) if math.isfinite(error) else math.inf
 
 
-def _look(problem: Problem, scale: float, rows: bool) -> _Step:
+def _look(problem: Recursion, scale: float, rows: bool) -> _Step:
     b = problem.b.reshape(-1, problem.b.size(-1))
     sketch = (_signs(b.size(0)).to(b) @ b) / scale
-    weight = problem.gauge.detach().clone(memory_format=torch.contiguous_format)
+    weight = problem.strength.detach().clone(memory_format=torch.contiguous_format)
     square = weight.numel() == b.size(1) ** 2  # which channel goes into which, or nothing of that kind
     return _Step(
         graph=problem.graph,
-        eps=problem.agreed(float(problem.eps.min())),
+        eps=problem.space.broadcast(float(problem.eps.min())),
         log_scale=math.log(scale),
         weight=weight.view(b.size(1), b.size(1)) if square else weight,
         sketch=sketch,
-        size=problem.norm(sketch),
+        size=problem.space.norm(sketch),
         rows=_rows(b, scale) if rows else None,
     )
 

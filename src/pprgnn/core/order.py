@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from pprgnn.core.kernel import call, graph_library
+from pprgnn.core.backend.kernel import call, graph_library
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.kernel import multiply
+from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.solution import ConvergenceWarning
 
 
@@ -56,7 +56,7 @@ def pagerank(
     if bool((value < 0).any()):
         raise ValueError("pagerank needs non-negative edge weights, but some are negative.")
     u = _distribution(adj, personalization)
-    columns = adj.enter(u.reshape(adj.num_nodes, -1))
+    columns = adj.permute(u.reshape(adj.num_nodes, -1))
 
     out_weight = torch.zeros(adj.num_nodes, dtype=adj.dtype, device=adj.device).index_add_(0, adj.col, value)
     dangling = out_weight == 0
@@ -78,7 +78,7 @@ def pagerank(
             ConvergenceWarning,
             stacklevel=2,
         )
-    return adj.leave(r).reshape(u.shape)
+    return adj.unpermute(r).reshape(u.shape)
 
 
 def _distribution(adj: Adjacency, personalization: Tensor | None) -> Tensor:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from pprgnn.core.buffers import give, take
-from pprgnn.core.depth import Problem
-from pprgnn.core.solution import Depth, Solution, Status, unit_roundoff
+from pprgnn.core.backend.buffers import acquire, release
+from pprgnn.core.backend.passes import in_inner_order, run_pass, step, unpermute
+from pprgnn.core.bounds import StepBounds
+from pprgnn.core.checks import finite
+from pprgnn.core.problem import Recursion
+from pprgnn.core.recursion import descend
+from pprgnn.core.solution import ConvergenceWarning, Depth, Solution, Status, failure, unit_roundoff
 
 ROUNDINGS = 64  # of the state: what an accurate pass may come to
 STRONG = 16.0  # times what rounding does
@@ -34,7 +38,16 @@ def rounding_ignored() -> Iterator[None]:
         _looks.reset(token)
 
 
-def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status, tol: float) -> Solution:
+def described(problem: Recursion, state: Tensor, found: Depth, tol: float, max_depth: int) -> Solution:
+    """The solution with all that is known about it; warns when it is not what was asked for."""
+    status = found.status if problem.space.all_true(finite(state.detach())) else Status.NOT_FINITE
+    solution = with_rounding(problem, state, found, status, tol)
+    if not solution.converged:
+        warnings.warn(failure(solution, problem.facts(), tol, max_depth), ConvergenceWarning, stacklevel=3)
+    return solution
+
+
+def with_rounding(problem: Recursion, state: Tensor, found: Depth, status: Status, tol: float) -> Solution:
     """The solution at the depth that was found, with what rounding adds to it.
 
     Where it was measured against a deeper pass, that pass is the one whose rounding counts: the state differs from
@@ -43,7 +56,7 @@ def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status,
     bound = estimate = None
     if status in CLAIMS and not found.includes_rounding and _looks.get():
         depth, bounds = found.reference or found.k, problem.bounds()
-        safe = bounds.rounding(depth, unit_roundoff(state))
+        safe = rounding_bound(bounds, depth, unit_roundoff(state))
         bound = safe if math.isfinite(safe) else None
         if bounds.underflow > tol:  # numbers too small for their type: a disturbance would not show it
             return found.solution(state, Status.ROUNDING, bound, None)
@@ -55,8 +68,29 @@ def with_rounding(problem: Problem, state: Tensor, found: Depth, status: Status,
     return found.solution(state, status, bound, estimate)
 
 
+def rounding_bound(bounds: StepBounds, depth: int, unit: float) -> float:
+    """What rounding adds to the state of a pass of this depth, at most; infinite where nothing is known.
+
+    A running error analysis. One step, computed from what was computed before, is off by at most
+    γ (βₙ |Ã||G⁽ⁿ⁺¹⁾||W| + |B|) with γ = m u / (1 - m u), where u is the unit roundoff and m the length of its
+    sums; and it enlarges what is wrong already by cₙ.
+    """
+    if not bounds.absolute_rate < math.inf or bounds.sum_length * unit >= 0.5:
+        return math.inf
+    gamma = bounds.sum_length * unit / (1 - bounds.sum_length * unit)
+    size, wrong = bounds.lipschitz, gamma * bounds.lipschitz  # ‖G⁽ⁿ⁾‖ and the rounding in it
+    for n in range(depth - 1, -1, -1):
+        fresh = gamma * (bounds.absolute_rate * bounds.decay(n) * (size + wrong) + 2 * bounds.lipschitz)
+        fresh += bounds.underflow
+        size = bounds.step(n) * size + bounds.lipschitz
+        wrong = bounds.step(n) * wrong + fresh
+        if not wrong < 1e300:
+            return math.inf
+    return wrong
+
+
 def estimated(
-    problem: Problem, state: Tensor, depth: int, tol: float, disturbances: Sequence[tuple[int, float]]
+    problem: Recursion, state: Tensor, depth: int, tol: float, disturbances: Sequence[tuple[int, float]]
 ) -> tuple[float, bool, int]:
     """What rounding adds to a state, whether it may, and the products that took."""
     allowed, error, products = tolerable(problem, state, tol), 0.0, 0
@@ -67,56 +101,58 @@ def estimated(
     return error, True, products
 
 
-def tolerable(problem: Problem, state: Tensor, tol: float) -> float:
+def tolerable(problem: Recursion, state: Tensor, tol: float) -> float:
     """What rounding may add, relative to ‖B‖: the tolerance, or a few roundings of the state itself.
 
     A state that is much larger than B cannot even be stored to ``tol`` of ‖B‖.
     """
-    growth = problem.norm(state) / (problem.norm(problem.b) or 1.0)
+    growth = problem.space.norm(state) / (problem.space.norm(problem.b) or 1.0)
     return max(tol, ROUNDINGS * unit_roundoff(state) * growth)
 
 
-def _estimate(problem: Problem, state: Tensor, depth: int, seed: int, times: float) -> float:
+def _estimate(problem: Recursion, state: Tensor, depth: int, seed: int, times: float) -> float:
     """From a pass that is disturbed more than by rounding, so that it does not miss another branch of φ."""
-    scale = problem.norm(problem.b) or 1.0
+    scale = problem.space.norm(problem.b) or 1.0
     with torch.no_grad(), another_pass(problem, depth, 0, seed, times) as (ends, room):
-        error = problem.norm(torch.sub(state, ends[0], out=room)) / scale
-        if error <= BRANCH * problem.norm(state) / scale:  # in proportion to the disturbance
+        error = problem.space.norm(torch.sub(state, ends[0], out=room)) / scale
+        if error <= BRANCH * problem.space.norm(state) / scale:  # in proportion to the disturbance
             error /= STRONG
     return error if math.isfinite(error) else math.inf
 
 
 @contextmanager
 def another_pass(
-    problem: Problem, depth: int, levels: int, seed: int, times: float
+    problem: Recursion, depth: int, levels: int, seed: int, times: float
 ) -> Iterator[tuple[list[Tensor], Tensor]]:
     """G⁽⁰⁾ and G⁽ˡᵉᵛᵉˡˢ⁾ of a pass, disturbed by ``times`` what rounding does (or opposite); and scratch."""
-    entered = problem.entered()
-    room = [take(entered.b) for _ in range(4)]
-    if times:
-        ends = _disturbed_pass(problem, entered, depth, levels, seed, times, room)
-    else:
-        ends = entered.descend(depth, levels, room[1:], leave=True, ends=True)
-    problem.left(entered)
+    with in_inner_order(problem) as inner:
+        room = [acquire(inner.b) for _ in range(4)]
+        if times:
+            ends = _disturbed_pass(inner, depth, levels, seed, times, room)
+        else:
+            ends = run_pass(inner, depth, levels, room[1:], caller_order=True, ends=True)
     scratch = next(each for each in room if all(each is not end for end in ends))
     yield ends, scratch
-    give(*room)
+    release(*room)
 
 
 def _disturbed_pass(
-    problem: Problem, entered: Any, depth: int, levels: int, seed: int, times: float, room: list[Tensor]
+    problem: Recursion, depth: int, levels: int, seed: int, times: float, room: list[Tensor]
 ) -> list[Tensor]:
     """At each level in another way: a disturbance that is the same at all levels may cancel itself."""
-    g, other, product, kept = room
-    rows, columns = g.numel() // max(g.size(-1), 1), g.size(-1)
+    first, second, product, kept = room
+    rows, columns = first.numel() // max(first.size(-1), 1), first.size(-1)
     generator = torch.Generator("cpu").manual_seed(seed)
-    size = 2 * times * unit_roundoff(g)  # one rounding would be lost in that of the factor itself
-    problem.activation.apply_(g.copy_(entered.b))
-    for n in range(depth - 1, -1, -1):
+    size = 2 * times * unit_roundoff(first)  # one rounding would be lost in that of the factor itself
+
+    def disturbed(n: int, g: Tensor) -> Tensor:
         if n == levels - 1:
             kept.copy_(g)
         if n % 2 == 0:  # what is 0 stays so, as it does in a sum that is rounded
             factors = torch.randn(rows + columns, generator=generator, device="cpu").mul_(size).to(g).add_(1)
             g.view(rows, columns).mul_(factors[:rows, None]).mul_(factors[rows:])
-        g, other = entered.step(n, g, other, product), g
-    return [problem.leave(g, out=other), kept] if levels else [problem.leave(g, out=other)]
+        return step(problem, n, g, second if g is first else first, product)
+
+    g = descend(disturbed, problem.activation.apply_(first.copy_(problem.b)), range(depth))
+    out = unpermute(problem, g, out=second if g is first else first)
+    return [out, kept] if levels else [out]

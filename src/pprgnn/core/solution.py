@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -9,6 +10,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+MARGIN = 1e3  # how far an influence grows is an estimate
 
 
 class ConvergenceWarning(UserWarning):
@@ -39,9 +42,6 @@ class Status(Enum):
     def converged(self) -> bool:
         """Whether the rule that chose the depth reached its aim (a fixed depth has none)."""
         return self not in (Status.ROUNDING, Status.CAPPED, Status.NOT_FINITE)
-
-
-MARGIN = 1e3  # how far an influence grows is an estimate
 
 
 class Sketch(NamedTuple):
@@ -148,6 +148,31 @@ class Solution:
         return f"Solution({shape}, depth={self.depth}, {self.status.name}{errors}, products={self.products})"
 
 
+def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
+    """In a sentence or two, what went wrong and what to do."""
+    status, dtype = solution.status, solution.state.dtype
+    known = (solution.rounding_error, solution.truncation_bound, solution.measured_error)
+    error = next((each for each in known if each is not None), None)
+    reached = "" if error is None else f" (error {error:.1e})"
+    if status is Status.NOT_FINITE:
+        return (
+            f"The state overflowed {dtype} ({facts}); use a larger eps, weight decay, gradient clipping or "
+            f"float64."
+        )
+    if status is Status.ROUNDING:
+        finer = "float64, " if dtype != torch.float64 else ""
+        return (
+            f"Rounding errors in {dtype} exceed tol = {tol:g} of ‖b‖{reached}: {facts}. Use {finer}a larger eps, "
+            f"smaller weights or a larger tol."
+        )
+    if error is not None and error <= tol:
+        reached = "; two depths agree, but what lies beyond may still grow and decide otherwise"
+    return (
+        f"Not converged to tol = {tol:g} within max_depth = {max_depth}{reached}: {facts}. Raise max_depth, "
+        f"use a larger eps, or regularise the weights."
+    )
+
+
 def weakest(solutions: Sequence[Solution], state: Tensor) -> Solution:
     """One for several that were solved side by side: as well known as the worst of them in every respect."""
     order = list(Status)
@@ -168,6 +193,16 @@ def weakest(solutions: Sequence[Solution], state: Tensor) -> Solution:
         rounding_bound=largest("rounding_bound"),
         rounding_error=largest("rounding_error"),
     )
+
+
+def frobenius_norm(x: Tensor) -> float:
+    """‖x‖_F, also where the squares of the entries would leave the range of their type."""
+    norm = float(torch.linalg.vector_norm(x))
+    if not 1e-15 < norm < 1e15 and x.numel():
+        largest = float(x.abs().max())
+        if 0 < largest < math.inf:
+            return largest * float(torch.linalg.vector_norm(x / largest))
+    return norm
 
 
 def unit_roundoff(x: Tensor) -> float:

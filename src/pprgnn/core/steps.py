@@ -7,7 +7,6 @@ a constant to it, so that memory does not depend on depth.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,37 +15,19 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint as repeat_in_backward
 
 from pprgnn.core.activation import Activation, resolve_activation
+from pprgnn.core.adjoint import Adjoint, as_adjoint
 from pprgnn.core.bounds import StepBounds
-from pprgnn.core.buffers import place_of
-from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
-from pprgnn.core.norms import frobenius_norm
-from pprgnn.core.rounding import with_rounding
-from pprgnn.core.solution import ConvergenceWarning, Depth, NotFiniteError, Sketch, Solution, Status
-from pprgnn.core.solve import check_limits, check_precision, failure, finite
-
-
-def unrolled(
-    function: Callable[[Tensor], Tensor],
-    b: Tensor,
-    eps: Tensor,
-    activation: Activation,
-    levels: range,
-    state: Tensor | None = None,
-) -> Tensor:
-    """G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B) over ``levels``, the last one first, as plain operations for whoever traces them.
-
-    ``state`` is what the levels above came to; by default there are none, and G = φ(B).
-    """
-    phi = activation.function
-    g = phi(b) if state is None else state
-    for n in reversed(levels):
-        g = phi(function(g) * decay(n, eps) + b)
-    return g
+from pprgnn.core.checks import as_eps, check_limits, check_precision, finite, resolve_depth
+from pprgnn.core.decay import decay
+from pprgnn.core.depth import DepthRule, run_at_depth
+from pprgnn.core.problem import Recursion
+from pprgnn.core.recursion import descend, unrolled
+from pprgnn.core.rounding import described
+from pprgnn.core.solution import NotFiniteError, Solution
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Recursion):
     """A recursion of any steps, as the depth rules see it. Nothing here is in an inner node order."""
 
     b: Tensor  # (..., n, d)
@@ -54,33 +35,28 @@ class Steps:
     eps: Tensor  # () or (d,)
     activation: Activation
     lipschitz: Callable[[], float | None]  # of the function; asked for only where a bound is wanted
-    look_at_function: Callable[[], Tensor]  # numbers that say what the function does
-    look_at_graph: Callable[[], tuple[int, int, int]]
+    numbers: Callable[[], Tensor]  # that say what the function does
+    graph_facts: Callable[[], tuple[int, int, int]]
 
     @property
     def graph(self) -> tuple[int, int, int]:
         """Numbers of nodes and edges and a fingerprint."""
-        return self.look_at_graph()
+        return self.graph_facts()
 
     @property
-    def gauge(self) -> Tensor:
+    def strength(self) -> Tensor:
         """The numbers that say what the function does, as far as they are known."""
-        return self.look_at_function()
+        return self.numbers()
 
     def detach(self) -> Steps:
         """The same numbers without their autograd history."""
         return replace(self, b=self.b.detach(), eps=self.eps.detach())
 
-    def entered(self) -> Steps:
-        """Itself."""
-        return self
-
-    def left(self, entered: Steps) -> None:
-        """Nothing was taken."""
-
-    def leave(self, x: Tensor, out: Tensor) -> Tensor:
-        """It is in the caller's order."""
-        return x
+    def without_input(self) -> Steps:
+        """The same steps without B, and without what the function answers to nothing."""
+        zero = torch.zeros_like(self.b)
+        constant = self.function(zero)
+        return replace(self, b=zero, function=lambda g: self.function(g) - constant)
 
     def bounds(self) -> StepBounds:
         """Bounds of its steps, infinite where no Lipschitz constant is known."""
@@ -93,92 +69,55 @@ class Steps:
             at_zero = float(torch.linalg.vector_norm(self.function(torch.zeros_like(self.b))))
         return StepBounds(own * constant, slowest, own, at_zero / scale)
 
-    def guess(self, tol: float, max_depth: int) -> Sketch | None:
-        """Not without a pass: the function may be anything."""
-        return None
-
-    def norm(self, x: Tensor) -> float:
-        """‖x‖_F."""
-        return frobenius_norm(x)
-
-    def largest(self, x: Tensor) -> float:
-        """The largest entry, without sign."""
-        return float(x.abs().max())
-
-    def of_all_rows(self, norm: float, largest: float) -> tuple[float, float]:
-        """All are here."""
-        return norm, largest
-
-    def agreed(self, value: float) -> float:
-        """Nobody else is asked."""
-        return value
-
-    def without_input(self) -> Steps:
-        """The same steps without B, and without what the function answers to nothing."""
-        zero = torch.zeros_like(self.b)
-        constant = self.function(zero)
-        return replace(self, b=zero, function=lambda g: self.function(g) - constant)
-
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor | None = None) -> Tensor:
-        """G⁽ⁿ⁾ into ``out``, from g = G⁽ⁿ⁺¹⁾."""
+        """G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B)."""
         torch.mul(self.function(g), decay(n, self.eps), out=out)
         return self.activation.apply_(out.add_(self.b))
-
-    def descend(
-        self, depth: int, keep: int, buffers: list[Tensor], leave: bool = False, ends: bool = False
-    ) -> list[Tensor]:
-        """As :meth:`pprgnn.core.recursion.Problem.descend`."""
-
-        def buffer(n: int) -> Tensor:
-            return buffers[place_of(n, keep, ends)]
-
-        self.activation.apply_(buffer(depth).copy_(self.b))
-        for n in range(depth - 1, -1, -1):
-            self.step(n, buffer(n + 1), buffer(n))
-        return buffers[: min(keep, 1) + 1 if ends else keep + 1]
 
     def start(self, depth: int, terms: int) -> Tensor:
         """The state from which ``terms`` steps are left, as a constant to autograd: G⁽ᵗᵉʳᵐˢ⁾."""
         with torch.no_grad():
-            g, other = self.activation.apply_(self.b.detach().clone()), torch.empty_like(self.b)
-            for n in range(depth - 1, terms - 1, -1):
-                g, other = self.step(n, g, other), g
-        return g
+            first, second = self.b.detach().clone(), torch.empty_like(self.b)
+
+            def step(n: int, g: Tensor) -> Tensor:
+                return self.step(n, g, second if g is first else first)
+
+            return descend(step, self.activation.apply_(first), range(terms, depth))
 
     def finish(self, g: Tensor, terms: int, checkpoint: bool) -> Tensor:
         """The last steps, with autograd."""
-        if not checkpoint:
-            return self._unrolled(range(terms), g)
-        for n in reversed(range(terms)):
-            g = repeat_in_backward(self._unrolled, range(n, n + 1), g, use_reentrant=False)
-        return g
+
+        def step(n: int, g: Tensor) -> Tensor:
+            return unrolled(self.function, self.b, self.eps, self.activation, range(n, n + 1), g)
+
+        def repeated(n: int, g: Tensor) -> Tensor:
+            out: Tensor = repeat_in_backward(step, n, g, use_reentrant=False)
+            return out
+
+        return descend(repeated if checkpoint else step, g, range(terms))
 
     def solve(
-        self,
-        rule: DepthRule,
-        tol: float,
-        max_depth: int,
-        grad_terms: int | None,
-        checkpoint: bool = False,
-        wants_grad: bool = True,
+        self, rule: DepthRule, tol: float, max_depth: int, adjoint: Adjoint, wants_grad: bool = True
     ) -> Solution:
         """As :func:`solve_steps`."""
-        check_limits(tol, max_depth, grad_terms)
+        check_limits(tol, max_depth, adjoint.terms)
         self.check()
-        wants_grad = wants_grad and torch.is_grad_enabled()
-        levels = grad_terms if wants_grad and grad_terms is not None else 0
+        wants_grad, grad_terms = wants_grad and torch.is_grad_enabled(), adjoint.terms
+        levels = adjoint.levels if wants_grad else 0
 
         def pass_of(k: int) -> tuple[Tensor, Callable[[], list[Tensor]]]:
             terms = 0 if not wants_grad else k if grad_terms is None else min(k, grad_terms)
             start = self.start(k, terms)
             with torch.set_grad_enabled(wants_grad):
                 all_of_it = wants_grad and (grad_terms is None or k < grad_terms)
-                state = self.finish(self.activation.function(self.b) if all_of_it else start, terms, checkpoint)
+                state = self.finish(
+                    self.activation.function(self.b) if all_of_it else start, terms, adjoint.repeats
+                )
             return state, lambda: [state.detach(), start] if levels else [state.detach()]
 
         with torch.no_grad():
             found, state = run_at_depth(rule, self.detach(), tol, max_depth, levels, pass_of, wants_grad)
-        return self.described(state, found, tol, max_depth)
+        return described(self.detach(), state, found, tol, max_depth)
 
     def check(self) -> None:
         """Raise if there is nothing to solve."""
@@ -188,18 +127,6 @@ class Steps:
                 "The input term b must be finite, but has NaN or infinite entries; look for NaN in the features "
                 "or an exploding loss before this layer."
             )
-
-    def described(self, state: Tensor, found: Depth, tol: float, max_depth: int) -> Solution:
-        """The solution with all that is known about it; warns when it is not what was asked for."""
-        status = found.status if finite(state.detach()) else Status.NOT_FINITE
-        solution = with_rounding(self.detach(), state, found, status, tol)
-        if not solution.converged:
-            facts = f"smallest eps = {float(self.eps.detach().min()):.3g}"
-            warnings.warn(failure(solution, facts, tol, max_depth), ConvergenceWarning, stacklevel=3)
-        return solution
-
-    def _unrolled(self, levels: range, g: Tensor) -> Tensor:
-        return unrolled(self.function, self.b, self.eps, self.activation, levels, g)
 
 
 def solve_steps(
@@ -217,6 +144,7 @@ def solve_steps(
     numbers: Callable[[], Tensor] = lambda: torch.ones(1),
     graph: Callable[[], tuple[int, int, int]] = lambda: (0, 0, 0),
     wants_grad: bool = True,
+    adjoint: Adjoint | None = None,
 ) -> Solution:
     r"""Solve G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B) for G⁽⁰⁾, for any Lipschitz function f of the state.
 
@@ -237,6 +165,7 @@ def solve_steps(
         numbers: for rules that re-use depths between training steps: what f is made of, such as its weights.
         graph: likewise: numbers of nodes and edges, and a number that tells graphs apart.
         wants_grad: whether a gradient will be asked for, where autograd is on.
+        adjoint: ``grad_terms`` and ``checkpoint`` as a value, as in :func:`pprgnn.solve`.
 
     Example:
         >>> import torch
@@ -247,4 +176,5 @@ def solve_steps(
     """
     rates, phi = as_eps(eps, b, b.size(-1)), resolve_activation(activation)
     problem = Steps(b, function, rates, phi, lipschitz, numbers, graph)
-    return problem.solve(resolve_depth(depth), tol, max_depth, grad_terms, checkpoint, wants_grad)
+    chosen = as_adjoint(adjoint, grad_terms, checkpoint)
+    return problem.solve(resolve_depth(depth), tol, max_depth, chosen, wants_grad)

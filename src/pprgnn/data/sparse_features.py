@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pprgnn.core.blocks import ranges
-from pprgnn.core.csr import csr_tensor, index_dtype
+from pprgnn.core.csr import csr_tensor, index_dtype, ranges
 
 # Features with at least so many columns are kept in CSR if less than this share of their entries is not zero.
 WIDE = 64

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.blocks import ranges
-from pprgnn.core.csr import csr_tensor, sort_entries
-from pprgnn.core.norms import frobenius_norm
-from pprgnn.core.part import Exchange, PartRows
+from pprgnn.core.backend.rows import Exchange, PartRows
+from pprgnn.core.csr import csr_tensor, ranges, sort_entries
+from pprgnn.core.solution import frobenius_norm
 from pprgnn.distributed.exchange import HaloExchange
 from pprgnn.distributed.team import Team
 
@@ -66,27 +65,27 @@ class GraphPart(Adjacency):
         """‖x‖_F of the rows of all processes."""
         return math.sqrt(self.team.total(frobenius_norm(x) ** 2)[0])
 
-    def of_all_rows(self, norm: float, largest: float) -> tuple[float, float]:
+    def reduce(self, norm: float, largest: float) -> tuple[float, float]:
         """The same of the rows of all processes."""
         return math.sqrt(self.team.total(norm**2)[0]), self.team.largest(largest)
 
-    def largest(self, x: Tensor) -> float:
+    def max_abs(self, x: Tensor) -> float:
         """The largest entry of the rows of all processes."""
-        return self.team.largest(super().largest(x))
+        return self.team.largest(super().max_abs(x))
 
-    def agreed(self, value: float) -> float:
+    def broadcast(self, value: float) -> float:
         """That of the first process."""
         return self.team.agreed(value)
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_sum(self, x: Tensor) -> Tensor:
         """The sum over all processes."""
         return self.team.sum(x)
 
-    def rows_of(self, per_node: Tensor) -> Tensor:
+    def local_rows(self, per_node: Tensor) -> Tensor:
         """The rows of the nodes of this part."""
         return per_node[self.nodes]
 
-    def everywhere(self, fact: bool) -> bool:
+    def all_true(self, fact: bool) -> bool:
         """Whether it holds in all processes."""
         return self.team.everywhere(fact)
 
@@ -120,7 +119,7 @@ def cut(
         rank: Another part than that.
         exchange: What carries the rows of others, made of the arguments of :class:`HaloExchange`.
     """
-    owner = adj.enter(_checked(adj, owner, team.size))  # by inner position from here on
+    owner = adj.permute(_checked(adj, owner, team.size))  # by inner position from here on
     rank = team.rank if rank is None else rank
     own = (owner == rank).nonzero().flatten()
     there = _Entries.of(adj.matrix, own, owner, rank)

@@ -45,7 +45,7 @@ def partition(adj: Adjacency, parts: int, method: str = "auto", seed: int = 0) -
         owner[order] = _ranges(work[order], parts)
     else:
         owner = _ranges(work, parts)
-    return adj.leave(owner.to(torch.int32))
+    return adj.unpermute(owner.to(torch.int32))
 
 
 def work_of_rows(adj: Adjacency) -> Tensor:
@@ -198,4 +198,4 @@ def _checked_owner(adj: Adjacency, owner: Tensor, parts: int) -> Tensor:
             f"The parts must be numbered from 0 to {parts - 1}, but a partition names {int(owner.min())} to "
             f"{int(owner.max())}; give the number of parts it was made for."
         )
-    return adj.enter(owner)
+    return adj.permute(owner)

@@ -32,8 +32,9 @@ from torch import Tensor
 
 from pprgnn.core.activation import resolve_activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.buffers import take
-from pprgnn.core.recursion import Problem, pull_back
+from pprgnn.core.backend.buffers import acquire
+from pprgnn.core.backend.passes import pull_back, step
+from pprgnn.core.problem import Problem
 from pprgnn.data.errors import DataError
 from pprgnn.distributed.exchange import HaloExchange
 from pprgnn.distributed.part import GraphPart, cut
@@ -251,7 +252,7 @@ def _imagined(adj: Adjacency, owner: Tensor, parts: int, part: int) -> GraphPart
 def _time(part: GraphPart, width: int, adjoint: bool) -> list[float]:
     """Median seconds of packing, interior and boundary of one step."""
     b = part.value.new_empty(part.num_nodes, width).uniform_()
-    g, out, scratch = (take(b).copy_(b) for _ in range(3))
+    g, out, scratch = (acquire(b).copy_(b) for _ in range(3))
     weight = part.value.new_full((width, width), 1 / width)
     problem = Problem(b, weight, part.value.new_ones(()), part, resolve_activation("relu"))
     watch = (part.rows_t if adjoint else part.rows).exchange
@@ -261,6 +262,6 @@ def _time(part: GraphPart, width: int, adjoint: bool) -> list[float]:
         if adjoint:  # one product: of the two terms, the second one has nothing below it
             pull_back(problem, out, [g], b, 1, 2, (True, True, True, False), False)
         else:
-            problem.step(0, g, out, scratch)
+            step(problem, 0, g, out, scratch)
         samples.append(watch.spans(time.perf_counter()))
     return [statistics.median(span) for span in zip(*samples[1:], strict=True)]  # the first one to warm up

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.buffers import release_buffers
+from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.depth import Fixed
-from pprgnn.core.neighbourhood import NotWorthwhile
 from pprgnn.explore.linear import LinearGraph, is_linear
 from pprgnn.explore.local import LocalGraph
 from pprgnn.explore.traced import Traced
 from pprgnn.explore.whole import WholeGraph
+from pprgnn.local.neighbourhood import NotWorthwhile
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.training.batches import Batch

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.kernel import multiply
-from pprgnn.core.neighbourhood import Neighbourhood
+from pprgnn.core.backend.kernel import multiply
+from pprgnn.core.checks import as_eps
+from pprgnn.core.decay import decay
 from pprgnn.core.solution import Solution, Status
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, gradients
@@ -26,6 +26,7 @@ from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.stacked import NodeNet
+from pprgnn.nn.through_adjacency import SolvingAdjacency
 from pprgnn.training.attribution import _embedding
 from pprgnn.training.batches import Batch
 from pprgnn.training.model import Model
@@ -64,7 +65,7 @@ class LinearGraph:
         self.shift = int(conv.smooth_input)  # B is one hop farther away then
         with torch.no_grad():
             inputs = _embedding(model.network) if batch.x is None else batch.x
-            self.inputs = self.adj.enter(conv.lin(inputs)).detach()  # what the recursion adds up, without the bias
+            self.inputs = self.adj.permute(conv.lin(inputs)).detach()  # what it adds up, without the bias
         self._at = lru_cache(1)(self._walked)  # two questions about each row
 
     def _walked(self, row: int) -> tuple[Tensor, Tensor]:
@@ -105,10 +106,10 @@ class LinearGraph:
         channels = torch.stack(rows)
         inputs = (self.inputs @ channels.t()).mul_(walks[self.shift :].t()).sum(1)
         biases += float(walks[: self.depth + 1].sum(1) @ (channels @ self.bias))
-        return Traced(score, self.adj.leave(inputs).double().cpu(), biases)
+        return Traced(score, self.adj.unpermute(inputs).double().cpu(), biases)
 
 
-class _Copies(Neighbourhood):
+class _Copies(SolvingAdjacency):
     """One node as often as there are states of it; without edges, because the recursion has been solved."""
 
     def __init__(self, node: int, states: Tensor) -> None:

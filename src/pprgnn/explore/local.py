@@ -17,18 +17,19 @@ from torch import Tensor
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.blocks import ranges
-from pprgnn.core.buffers import give, take
-from pprgnn.core.csr import csr_tensor
-from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.kernel import multiply
-from pprgnn.core.neighbourhood import Neighbourhood
-from pprgnn.core.recursion import Problem
+from pprgnn.core.backend.buffers import acquire, release
+from pprgnn.core.backend.kernel import multiply
+from pprgnn.core.backend.passes import permuted, step
+from pprgnn.core.checks import as_eps
+from pprgnn.core.csr import csr_tensor, ranges
+from pprgnn.core.problem import Problem
+from pprgnn.core.recursion import Gradients, ascend, descend
 from pprgnn.core.solution import Solution, Status
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, trace
 from pprgnn.nn.network import Network
 from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.nn.through_adjacency import SolvingAdjacency
 from pprgnn.training.attribution import _embedding
 from pprgnn.training.batches import Batch
 from pprgnn.training.guard import largest_norm, smallest_eps
@@ -149,7 +150,7 @@ def _rows(network: Network, rows: Tensor, learned: bool) -> Iterator[None]:
         embedding.register_parameter("weight", before)
 
 
-class _Recorder(Neighbourhood):
+class _Recorder(SolvingAdjacency):
     """The whole graph; keeps the states of its recursions, as far as they are needed on the way back."""
 
     def __init__(self, adj: Adjacency, depths: dict[int, int], terms: dict[int, int]) -> None:
@@ -164,21 +165,23 @@ class _Recorder(Neighbourhood):
         """G⁽⁰⁾; all others are kept, those of ReLU and the like by their sign."""
         key = int(layer)
         depth, keep = self.depths[key], min(self.terms[key], self.depths[key])
-        problem = Problem(b.contiguous(), weight, as_eps(eps, b, weight.size(0)), self, activation).entered()
+        problem = permuted(Problem(b.contiguous(), weight, as_eps(eps, b, weight.size(0)), self, activation))
         by_sign = hasattr(activation, "slope")
-        state, following, product = (take(b) for _ in range(3))
-        activation.apply_(state.copy_(problem.b))
+        first, second, product = (acquire(b) for _ in range(3))
         kept: list[Tensor] = []
-        for n in range(depth, 0, -1):  # one level at a time: all of them at once would need much memory
-            if n <= keep:
-                kept.append(state > 0 if by_sign else state.clone())
-            state, following = problem.step(n - 1, state, following, product), state
-        give(following, product)
+
+        def keep_and_step(n: int, g: Tensor) -> Tensor:  # all levels at once would need much memory
+            if n < keep:
+                kept.append(g > 0 if by_sign else g.clone())
+            return step(problem, n, g, second if g is first else first, product)
+
+        state = descend(keep_and_step, activation.apply_(first.copy_(problem.b)), range(depth))
+        release(second if state is first else first, product)
         self.states[key] = [state, *reversed(kept)]
-        return Solution(self.leave(state), depth, Status.FIXED, depth)
+        return Solution(self.unpermute(state), depth, Status.FIXED, depth)
 
 
-class _Around(Neighbourhood):
+class _Around(SolvingAdjacency):
     """Some nodes of a graph and the entries of Ã among them; what recursions come to is known."""
 
     def __init__(self, graph: LocalGraph, inner: Tensor) -> None:
@@ -225,15 +228,17 @@ class _SomeRows(torch.autograd.Function):
         problem, around = ctx.problem, ctx.problem.adj
         graph, states = around.graph, around.graph.states[ctx.key]
         last = min(graph.terms[ctx.key], graph.depths[ctx.key] + 1)
-        scratch = [take(grad) for _ in range(3)]
-        level, z_bar, g_bar = scratch
-        g_bar.copy_(grad)
-        b_bar = torch.zeros_like(g_bar)
-        for n in range(last):  # the adjoint of core/recursion.py for B̄ alone, with one level of states at a time
-            level.copy_(states[n] if around.is_whole else states[n].index_select(0, around.inner))
-            b_bar += problem.activation.chain(g_bar, level, out=z_bar)
-            if n + 1 < last:
-                around.product(z_bar, out=level, transposed=True)
-                torch.mm(level, (problem.weight * decay(n, problem.eps)).t(), out=g_bar)
-        give(*scratch)
+        level, z_bar, product = scratch = [acquire(grad) for _ in range(3)]
+
+        def state(n: int) -> Tensor:  # one level of states at a time
+            return level.copy_(states[n] if around.is_whole else states[n].index_select(0, around.inner))
+
+        def term(n: int, z_bar: Tensor, below: Tensor) -> Tensor:
+            return sums.add_term(problem, n, z_bar, below, lambda: below, product)
+
+        problem.activation.chain(grad.contiguous(), state(0), out=z_bar)
+        b_bar = z_bar.clone()
+        sums = Gradients(b_bar, None, None)
+        ascend(term, z_bar, state, last - 1)
+        release(*scratch)
         return b_bar, None, None

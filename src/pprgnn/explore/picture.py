@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from pprgnn.core.blocks import ranges
+from pprgnn.core.csr import ranges
 from pprgnn.training.explain import FAR
 from pprgnn.training.hops import Readers
 

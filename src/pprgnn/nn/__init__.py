@@ -1,11 +1,11 @@
 """PyTorch Geometric layers and networks: a thin shell over the core."""
 
 from pprgnn.nn.conv_nets import ConvStack, InfiniteConvNet
-from pprgnn.nn.freeze import freeze_depth
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.label_net import LabelNet
 from pprgnn.nn.layers import (
     depth_state,
+    freeze_depth,
     infinite_layers,
     measure_afresh,
     ppr_layers,
@@ -16,7 +16,6 @@ from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet, PaperGraphNet, PPINet
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.pprgnn import PPRGNN
-from pprgnn.nn.pyg_net import PyGNet
 from pprgnn.nn.stacked import GraphNet, NodeNet
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "PPINet",
     "PPRConv",
     "PaperGraphNet",
-    "PyGNet",
     "depth_state",
     "freeze_depth",
     "infinite_layers",

@@ -1,25 +1,19 @@
-"""The forward pass of :class:`pprgnn.nn.PPRConv` where plain Python is not possible.
+"""The operators of :mod:`pprgnn.nn.operators`, registered with PyTorch, and the same as functions.
 
-``torch.compile`` and ``torch.export`` see the operators of :mod:`pprgnn.nn.operators`, ``torch.func`` the same in
-functions that its transforms understand, ONNX plain messages.
+``torch.compile`` and ``torch.export`` see the operators; the transforms of ``torch.func`` (grad, vjp, jacrev and
+vmap) understand functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.depth import Fixed
-from pprgnn.core.steps import unrolled
-from pprgnn.nn import operators, traced_edges
-from pprgnn.nn.operators import ALL, OWN, Graph, Options, activation_word, rule_word
-
-if TYPE_CHECKING:
-    from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.nn import operators
+from pprgnn.nn.operators import ALL, OWN, Graph, Options
 
 _GRAPH = (
     "Tensor edges, Tensor? value, Tensor? col, Tensor? order, Tensor? rank, Tensor? handle, Tensor? layer, str how"
@@ -187,108 +181,65 @@ def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 _differentiable("propagate", _quick(_product, propagate), _save_product, _product_backward)
 
 
-# ------------------------------------------------------------------------------------------------------ the layer
-def is_needed(edge_index: Any) -> bool:
-    """Whether a compiler or a transform of ``torch.func`` runs this code; neither can read sparse tensors."""
-    plain = isinstance(edge_index, Adjacency) or getattr(edge_index, "layout", None) is torch.strided
-    return plain and (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+# ------------------------------------------------------------------------------------------------------ torch.func
+class _Looped(torch.autograd.Function):
+    """Whatever comes in batches is done one by one."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        def part(i: int) -> list[Any]:
+            given = zip(args, in_dims, strict=True)
+            return [arg.select(dim, i) if isinstance(dim, int) else arg for arg, dim in given]
+
+        results = [cls.apply(*part(i)) for i in range(info.batch_size)]  # type: ignore[no-untyped-call]
+        if isinstance(results[0], Tensor):
+            return torch.stack(results), 0
+        return tuple(torch.stack(each) for each in zip(*results, strict=True)), (0,) * len(results[0])
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def apart(function: Callable[..., Tensor], *args: Any) -> Any:
-    """Call a function that compilers must not look into: sparse tensors and equilibria are beyond them."""
-    return function(*args)
+class Solve(_Looped):
+    """:data:`solve`."""
+
+    forward = staticmethod(_run)
+    setup_context = staticmethod(_save_solve)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        return _solve_gradients(_SolveBackward.apply, ctx, grad)
 
 
-def forward(layer: PPRConv, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
-    """The forward pass of the layer, by operators."""
-    b = layer.lin(x).to(layer.weight.dtype)  # autocast may have lowered it
-    if torch.onnx.is_in_onnx_export():
-        with torch.autocast(b.device.type, enabled=False):
-            return _messages(layer, b, edge_index, edge_weight)
-    handle = None if torch.compiler.is_exporting() else layer.handle
-    graph = _graph(layer, b, edge_index, edge_weight, handle)
-    if b.dim() == 2:
-        return _state(layer, b, graph, 0)
-    states = [_state(layer, part, graph, i) for i, part in enumerate(b)]
-    return torch.stack(states) if states else b
+class _SolveBackward(_Looped):
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, ...]:
+        return tuple(_pull(*args))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError("The gradient of a solve cannot be differentiated again.")
 
 
-def _state(layer: PPRConv, b: Tensor, graph: Graph, part: int) -> Tensor:
-    one: Callable[..., Any] = propagate
-    many: Callable[..., Any] = solve
-    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-        from pprgnn.nn import transforms
+class Propagate(_Looped):
+    """:data:`propagate`."""
 
-        one, many = transforms.Propagate.apply, transforms.Solve.apply
-    b = layer._input_term(one(b, *graph, False) if layer.smooth_input else b)
-    weight, eps = layer.recurrent_weight(), layer.eps
-    if not isinstance(eps, Tensor):
-        eps = torch.full((), eps, dtype=b.dtype, device=b.device)
-    eps = eps.to(b.dtype)
-    tensors = [b, weight, eps] if graph.value is None else [b, weight, eps, graph.value]
-    exported_for_use = torch.compiler.is_exporting() and not layer.training
-    wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors) and not exported_for_use
-    slots = layer.grad_terms if wants_grad and layer.grad_terms is not None else 0
-    if isinstance(layer.depth_rule, Fixed):
-        slots = min(slots, layer.depth_rule.k)
-    alone = graph.layer is None
-    options = Options(
-        rule_word(layer.depth_rule) if alone else OWN,
-        activation_word(layer.activation),
-        layer.tol if alone else 0.0,
-        layer.max_depth if alone else 0,
-        ALL if layer.grad_terms is None else layer.grad_terms,
-        min(slots, 1) if layer.checkpoint else slots,
-        layer.checkpoint,
-        wants_grad,
-        part,
-    )
-    if alone and OWN in (options.rule, options.activation):
-        raise ValueError(
-            "A depth rule or activation of your own cannot be exported; use a built-in one (depth=None, a number, "
-            "pprgnn.Certificate() or pprgnn.Influence(); activation='relu', 'leaky_relu', 'tanh' or 'identity')."
-        )
-    state: Tensor = many(b, weight, eps, *graph, *options)[0]
-    return state
+    forward = staticmethod(_product)
+    setup_context = staticmethod(_save_product)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _product_gradients(Propagate.apply, _EdgeGradient.apply, ctx, grad)
 
 
-def _graph(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | None, handle: Tensor | None) -> Graph:
-    if handle is None and layer._cached_adj is not None:  # while a layer lives, the operator looks there
-        edge_index = layer._cached_adj
-    if isinstance(edge_index, Adjacency):
-        if edge_weight is not None:
-            raise ValueError("An Adjacency carries its own weights; pass edge_weight when building it.")
-        crow, col = edge_index.indices
-        own = None if handle is None else edge_index.handle
-        how = f"csr {edge_index.normalize or 'none'}"
-        return Graph(crow, edge_index.value, col, edge_index.order, edge_index.rank, own, handle, how)
-    normalize, loops = layer.normalization, layer.add_self_loops
-    flipped = " flipped" if layer.flow != "source_to_target" else ""
-    keep = " keep" if layer.cached else ""
-    if edge_weight is not None and edge_weight.requires_grad and torch.is_grad_enabled():
-        # Autograd follows the normalisation itself, and the operator gives the gradient of what comes out.
-        edge_index, edge_weight = traced_edges.normalized(edge_index, edge_weight, b, normalize, loops, layer.flow)
-        normalize, loops, keep = None, False, ""
-    how = f"edges {normalize or 'none'}{' loops' if loops else ''}{flipped}{keep}"
-    return Graph(edge_index, edge_weight, None, None, None, None, handle, how)
+class _EdgeGradient(_Looped):
+    forward = staticmethod(_edge_gradient)
 
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
 
-def _messages(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
-    """The whole recursion in standard operations."""
-    if not isinstance(layer.depth_rule, Fixed):
-        raise ValueError(NOT_IN_ONNX)
-    if not isinstance(edge_index, Tensor):
-        raise ValueError("ONNX needs an edge_index of shape (2, num_edges), not a sparse adjacency.")
-    edge_index, edge = traced_edges.normalized(
-        edge_index, edge_weight, b[0] if b.dim() == 3 else b, layer.normalization, layer.add_self_loops, layer.flow
-    )
-    source, target = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)
-    edges = (source, target, edge)
-    b = layer._input_term(traced_edges.propagated(b, *edges) if layer.smooth_input else b)
-    weight, eps = layer.recurrent_weight(), torch.as_tensor(layer.eps, dtype=b.dtype, device=b.device)
-
-    def step(g: Tensor) -> Tensor:
-        return traced_edges.propagated(g, *edges) @ weight
-
-    return unrolled(step, b, eps, layer.activation, range(layer.depth_rule.k))
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError("The gradient of a product by its edge weights cannot be differentiated again.")

@@ -14,13 +14,16 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset, zeros
 
 from pprgnn.core.activation import Activation
-from pprgnn.core.decay import as_eps
+from pprgnn.core.adjoint import Full
+from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import DepthRule, Fixed
 from pprgnn.core.steps import Steps
-from pprgnn.nn import compiled_steps
+from pprgnn.nn import compiled_layers
 from pprgnn.nn.adjacency_cache import contents_of
-from pprgnn.nn.infinite_layer import MESSAGE_HOOKS, InfiniteLayer, check_numbers, one_set_of_nodes
-from pprgnn.nn.known_convs import Known, know, matrices_of
+from pprgnn.nn.infinite_layer import InfiniteLayer
+from pprgnn.nn.known_convs import ConvAnalysis, analyze_conv, matrices_of
+from pprgnn.nn.layer_checks import check_numbers, one_set_of_nodes
+from pprgnn.nn.messages import MESSAGE_HOOKS
 from pprgnn.nn.wrapped_conv import (
     check_inside,
     check_nodes,
@@ -217,16 +220,16 @@ class InfiniteDepth(InfiniteLayer):
         b = b.to(next((p.dtype for p in self.parameters()), b.dtype))  # autocast may have lowered it
         with torch.autocast(b.device.type, enabled=False):
             if torch.compiler.is_compiling():
-                return compiled_steps.forward(self, b, checked(call, self.conv), args, kwargs)
+                return compiled_layers.forward_steps(self, b, checked(call, self.conv), args, kwargs)
             if any(getattr(part, "explain", None) for part in self.modules()):
                 return self._explained(b, call, args, kwargs)
-            known = know(self.conv, b, args, kwargs)
+            known = analyze_conv(self.conv, b, args, kwargs)
             if known is not None and known.weight is not None:
                 return self._remember(self._solve_product(b, known.weight.contiguous(), known.adj))
             tensors = (b, *self.parameters(), *tensors_of(args, kwargs))
             wants_grad = any(each.requires_grad for each in tensors)
             solution = self.problem(b, self.eps, call, args, kwargs, known).solve(
-                self.depth_rule, self.tol, self.max_depth, self.grad_terms, self.checkpoint, wants_grad
+                self.depth_rule, self.tol, self.max_depth, self.adjoint, wants_grad
             )
         state = self._remember(solution)
         return state.clone() if state.requires_grad else state  # φ keeps its output, which others may overwrite
@@ -238,7 +241,7 @@ class InfiniteDepth(InfiniteLayer):
         call: Callable[[Tensor], Tensor],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        known: Known | None = None,
+        known: ConvAnalysis | None = None,
     ) -> Steps:
         """The recursion as the depth rules see it; ``call`` is the convolution on these arguments."""
         function = checked(call if known is None else known.function, self.conv)
@@ -253,7 +256,7 @@ class InfiniteDepth(InfiniteLayer):
         )
 
     def _lipschitz(
-        self, known: Known | None, b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, known: ConvAnalysis | None, b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> float | None:
         if self.lipschitz is None:
             return None if known is None else known.lipschitz(known.adj.norm_bound)
@@ -273,12 +276,12 @@ class InfiniteDepth(InfiniteLayer):
         given = (self.tol, self.max_depth, *contents_of(b, *tensors_of(args, kwargs), *self.parameters()))
         if given != self._explained_input:  # else nothing but the masks has changed
             with without_masks(self), torch.no_grad(), self._measuring():
-                problem = self.problem(b, self.eps, call, args, kwargs, know(self.conv, b, args, kwargs))
-                solution = problem.solve(self.depth_rule, self.tol, self.max_depth, None)
+                problem = self.problem(b, self.eps, call, args, kwargs, analyze_conv(self.conv, b, args, kwargs))
+                solution = problem.solve(self.depth_rule, self.tol, self.max_depth, Full())
             self._remember(solution)
             self._explained_input, self._explained_depth = given, solution.depth
         problem = self.problem(b, self.eps, call, args, kwargs)
-        return problem.solve(Fixed(self._explained_depth), self.tol, self.max_depth, None).state
+        return problem.solve(Fixed(self._explained_depth), self.tol, self.max_depth, Full()).state
 
     def __repr__(self) -> str:
         width = "" if self.in_channels is None else f"{self.in_channels}, "

@@ -14,22 +14,18 @@ from torch.nn import Parameter
 from torch_geometric.explain.algorithm import graphmask_explainer
 from torch_geometric.nn.conv import MessagePassing
 
-import pprgnn.nn.explained_hops  # noqa: F401  # tells PyG's explainers how far these layers read
+import pprgnn.nn.messages  # noqa: F401  # tells PyG's explainers how far these layers read
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.depth import DepthRule, Fixed, Measured, resolve_depth
+from pprgnn.core.adjoint import Adjoint, as_adjoint
+from pprgnn.core.backend.handles import handle_of
+from pprgnn.core.checks import check_limits, resolve_depth
+from pprgnn.core.depth import DepthRule, Fixed, Measured
 from pprgnn.core.depth_memory import DepthMemory
-from pprgnn.core.handles import handle_of
-from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.core.solution import Solution
-from pprgnn.core.solve import check_limits, solve
-from pprgnn.nn.decay_rates import as_rates, per_channel
-
-MESSAGE_HOOKS = [
-    f"_{what}_forward{when}_hooks"
-    for what in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("", "_pre")
-]
+from pprgnn.core.solve import solve
+from pprgnn.nn.layer_checks import as_rates
+from pprgnn.nn.through_adjacency import SolvingAdjacency
 
 
 class InfiniteLayer(MessagePassing):  # type: ignore[misc]
@@ -107,6 +103,11 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
         return per_channel(eps, self._rate_channels) if several and self._rate_channels else eps
 
     @property
+    def adjoint(self) -> Adjoint:
+        """How it is differentiated."""
+        return as_adjoint(None, self.grad_terms, self.checkpoint)
+
+    @property
     def explain(self) -> bool | None:
         """Whether an explainer looks at the messages, as everywhere in PyG."""
         return self._explain  # type: ignore[no-any-return]
@@ -127,7 +128,7 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
 
     def _solve_product(self, b: Tensor, weight: Tensor, adj: Adjacency) -> Solution:
         """With the options of this layer, where a step is ÃGW."""
-        if isinstance(adj, Neighbourhood):
+        if isinstance(adj, SolvingAdjacency):
             return adj.solve(self.handle, b, weight, self.eps, self.activation)
         return solve(
             b,
@@ -137,9 +138,8 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
             depth=self.depth_rule,
             tol=self.tol,
             max_depth=self.max_depth,
-            grad_terms=self.grad_terms,
             activation=self.activation,
-            checkpoint=self.checkpoint,
+            adjoint=self.adjoint,
         )
 
     @contextmanager
@@ -184,40 +184,7 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
         return f"eps={rates if len(self.rates) == 1 else f'({rates})'}{learned}{depth}"
 
 
-def one_set_of_nodes(layer: str, x: Any) -> Any:
-    """Return ``x``; of a pair of the same tensor, as PyG's tools for heterogeneous graphs pass it, that tensor."""
-    if torch._C._get_tracing_state() is not None:
-        raise ValueError(
-            f"torch.jit.trace (and torch.onnx.export with dynamo=False) cannot follow '{layer}'; use "
-            f"torch.export, or torch.onnx.export(..., dynamo=True)."
-        )
-    numbers = isinstance(x, list) and not any(isinstance(each, Tensor) for each in x)
-    if numbers or not isinstance(x, (tuple, list)):
-        return x
-    if len(x) == 2 and x[0] is x[1]:
-        return x[0]
-    raise ValueError(
-        f"'{layer}' received a tuple of node features, but a recursion needs the same nodes on both sides; use "
-        f"'SAGEConv' or 'GraphConv' for bipartite graphs."
-    )
-
-
-def check_numbers(layer: str, x: Any) -> None:
-    """Raise unless there are numbers to compute with: how deep a layer goes depends on them."""
-    if not isinstance(x, Tensor):
-        raise TypeError(
-            f"x must be a tensor of shape (num_nodes, channels), but came as {type(x).__name__}; convert it with "
-            f"torch.as_tensor(x)."
-        )
-    if not x.is_floating_point():
-        raise ValueError(f"x must hold floating-point numbers, but has dtype {x.dtype}; use x.float().")
-    if x.is_meta:
-        raise ValueError(
-            f"'{layer}' computes with numbers, but x is on the meta device and has none; pass real features (the "
-            f"output has a row for each of x)."
-        )
-
-
-def has_message_hooks(conv: torch.nn.Module) -> bool:
-    """Whether somebody wants to see the messages of this layer; a product with a matrix sends none."""
-    return any(getattr(conv, name, None) for name in MESSAGE_HOOKS)
+def per_channel(rates: Tensor, channels: int) -> Tensor:
+    """One rate per channel, shape (channels,): neighbouring channels share one, all about equally often."""
+    group = torch.arange(channels, device=rates.device) * len(rates) // channels
+    return rates[group]

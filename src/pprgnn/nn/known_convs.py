@@ -34,7 +34,7 @@ GENTLE = (  # element-wise with slopes of at most 1
 
 
 @dataclass(frozen=True)
-class Known:
+class ConvAnalysis:
     """A convolution on one graph.
 
     Args:
@@ -50,7 +50,9 @@ class Known:
     weight: Tensor | None = None
 
 
-def know(conv: torch.nn.Module, state: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Known | None:
+def analyze_conv(
+    conv: torch.nn.Module, state: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> ConvAnalysis | None:
     """What is known about ``conv(state, *args, **kwargs)``, or ``None``."""
     look = _KNOWN.get(type(conv))
     if look is None or state.dim() != 2 or not isinstance(conv, MessagePassing):
@@ -108,7 +110,7 @@ def is_watched(conv: torch.nn.Module) -> bool:
     return any(hooks for name, hooks in vars(conv).items() if name.endswith("_hooks") and "state_dict" not in name)
 
 
-def _gcn(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+def _gcn(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> ConvAnalysis | None:
     if conv.aggr not in ("add", "sum") or conv.improved:
         return None
     normalize = conv.normalize and not conv.cached
@@ -123,7 +125,7 @@ def _gcn(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjac
         out: Tensor = adj @ conv.lin(g)
         return out if conv.bias is None else out + conv.bias
 
-    return Known(
+    return ConvAnalysis(
         adj,
         function,
         lambda of_adj: of_adj * exact_norm(conv.lin.weight),
@@ -131,7 +133,7 @@ def _gcn(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjac
     )
 
 
-def _sage(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+def _sage(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> ConvAnalysis | None:
     if weighted or conv.aggr not in ("mean", "add", "sum") or conv.project or conv.normalize:
         return None
     mean = conv.aggr == "mean"
@@ -143,7 +145,9 @@ def _sage(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adja
     return _neighbours_and_self(adj, conv.lin_l, conv.lin_r if conv.root_weight else None)
 
 
-def _graph_conv(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+def _graph_conv(
+    conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]
+) -> ConvAnalysis | None:
     if conv.aggr not in ("add", "sum"):
         return None
     return _neighbours_and_self(adjacency(normalize=None, add_self_loops=False), conv.lin_rel, conv.lin_root)
@@ -170,7 +174,7 @@ def _as_csr(matrix: Tensor) -> Tensor:
     return matrix.to_sparse_csr()
 
 
-def _neighbours_and_self(adj: Adjacency, neighbours: Any, own: Any) -> Known:
+def _neighbours_and_self(adj: Adjacency, neighbours: Any, own: Any) -> ConvAnalysis:
     def function(g: Tensor) -> Tensor:
         out: Tensor = neighbours(adj @ g)
         return out if own is None else out + own(g)
@@ -178,10 +182,10 @@ def _neighbours_and_self(adj: Adjacency, neighbours: Any, own: Any) -> Known:
     def lipschitz(of_adj: float) -> float:
         return of_adj * exact_norm(neighbours.weight) + (0.0 if own is None else exact_norm(own.weight))
 
-    return Known(adj, function, lipschitz)
+    return ConvAnalysis(adj, function, lipschitz)
 
 
-def _gin(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> Known | None:
+def _gin(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjacency]) -> ConvAnalysis | None:
     if weighted or conv.aggr not in ("add", "sum"):
         return None
     adj = adjacency(normalize=None, add_self_loops=False)
@@ -194,10 +198,10 @@ def _gin(conv: Any, weighted: bool, sparse: bool, adjacency: Callable[..., Adjac
         inner = lipschitz_of(conv.nn)
         return None if inner is None else (abs(1 + float(conv.eps.detach())) + of_adj) * inner
 
-    return Known(adj, function, lipschitz)
+    return ConvAnalysis(adj, function, lipschitz)
 
 
-_KNOWN: dict[type, Callable[[Any, bool, bool, Callable[..., Adjacency]], Known | None]] = {
+_KNOWN: dict[type, Callable[[Any, bool, bool, Callable[..., Adjacency]], ConvAnalysis | None]] = {
     GCNConv: _gcn,
     SAGEConv: _sage,
     GraphConv: _graph_conv,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -11,11 +12,13 @@ from torch import Tensor
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.neighbourhood import Neighbourhood
 from pprgnn.data.errors import DataError
 from pprgnn.data.sparse_features import to_dense
 from pprgnn.nn.dropout import Dropout
 from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.through_adjacency import SolvingAdjacency
+
+SMALL = 1e-3  # beside the usual size of rows
 
 
 class Network(torch.nn.Module):
@@ -140,7 +143,7 @@ def check_nodes(x: Tensor | None, edge_index: Any, num_nodes: int) -> None:
 
 def learned_rows(rows: Tensor, x: Tensor | None, edge_index: Any, num_nodes: int) -> Tensor:
     """Of a learned row for each of ``num_nodes`` nodes all, or those of a neighbourhood."""
-    if isinstance(edge_index, Neighbourhood):
+    if isinstance(edge_index, SolvingAdjacency):
         return rows[edge_index.nodes]
     check_nodes(x, edge_index, num_nodes)
     return rows
@@ -185,3 +188,51 @@ class GraphHead(torch.nn.Module):
             pooled = self.dropout(pooled)
         logits: Tensor = self.out(pooled)
         return logits
+
+
+def start_small(rows: Tensor) -> None:
+    """Draw learned rows close to 0: until something is learned, what nodes tell their neighbours is noise."""
+    bound = SMALL / math.sqrt(rows.size(1))
+    torch.nn.init.uniform_(rows, -bound, bound)
+
+
+class EmbeddedNet(Network):
+    """A network whose features are learned: one row for each node of one graph."""
+
+    def __init__(self, inner: Network, num_nodes: int, channels: int) -> None:
+        super().__init__()
+        self.inner = inner
+        self.num_nodes: int = num_nodes
+        self.embedding = torch.nn.Embedding(num_nodes, channels)
+        self._start()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        super().reset_parameters()
+        self._start()
+
+    def _start(self) -> None:
+        start_small(self.embedding.weight)
+
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """The message passing of the network within, over the learned rows."""
+        check_nodes(x, edge_index, self.num_nodes)
+        return self.inner.encode(self.embedding.weight, edge_index, edge_weight)
+
+    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
+        """The head of the network within."""
+        return self.inner.decode(state, batch, num_graphs)
+
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """As the network within."""
+        return self.inner.encode_is_deterministic
+
+    @property
+    def adjacency_options(self) -> dict[str, Any] | None:
+        """As the network within wants it."""
+        return self.inner.adjacency_options
+
+    def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
+        """Those of the network within."""
+        return self.inner.slow_parameters()

@@ -17,15 +17,15 @@ from torch import Tensor
 
 from pprgnn.core.activation import RELU, TANH, Activation, leaky_relu, resolve_activation
 from pprgnn.core.adjacency import Adjacency, times
-from pprgnn.core.buffers import take
-from pprgnn.core.decay import as_eps
+from pprgnn.core.backend.buffers import acquire, collect, release_later
+from pprgnn.core.backend.handles import object_of
+from pprgnn.core.backend.passes import pull_back
+from pprgnn.core.backend.passes import run as run_pass
+from pprgnn.core.checks import as_eps, check_inputs
 from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
-from pprgnn.core.handles import held
-from pprgnn.core.lent_buffers import lend, reclaim
-from pprgnn.core.recursion import Problem, pull_back
-from pprgnn.core.recursion import run as run_pass
+from pprgnn.core.problem import Problem
+from pprgnn.core.rounding import described
 from pprgnn.core.solution import weakest
-from pprgnn.core.solve import check_inputs, described
 from pprgnn.nn.adjacency_cache import adjacency_by_content
 
 OWN = "own"  # the rule or activation of the layer itself
@@ -51,7 +51,7 @@ def adjacency(graph: Graph, num_nodes: int, dtype: torch.dtype) -> Adjacency:
     kind, word, *flags = how.split()
     normalize: Any = None if word == "none" else word
     if kind == "csr":
-        adj: Adjacency | None = held(handle)
+        adj: Adjacency | None = object_of(handle)
         if adj is not None and value is not None:
             mine = (adj.indices[0].data_ptr(), adj.indices[1].data_ptr(), adj.value.data_ptr())
             if col is not None and mine == (edges.data_ptr(), col.data_ptr(), value.data_ptr()):
@@ -68,7 +68,7 @@ def adjacency(graph: Graph, num_nodes: int, dtype: torch.dtype) -> Adjacency:
             edges, value, num_nodes, normalize=normalize, add_self_loops="loops" in flags, dtype=dtype
         )
 
-    owner = held(layer) if "keep" in flags else None
+    owner = object_of(layer) if "keep" in flags else None
     if owner is not None and owner._cached_adj is not None:
         kept: Adjacency = owner._cached_adj
         return kept
@@ -137,9 +137,9 @@ def _alive(owner: Any) -> Any:
 
 def run(b: Tensor, weight: Tensor, eps: Tensor, graph: Graph, options: Options) -> tuple[Tensor, Tensor, Tensor]:
     """G⁽⁰⁾, the states that its gradient needs, one above the other, and the depth."""
-    reclaim()
+    collect()
     rule, word, tol, max_depth, grad_terms, slots, checkpoint, wants_grad, part = options
-    owner = held(graph.layer)
+    owner = object_of(graph.layer)
     if rule == OWN:  # with its limits: no need to compile anew when they change
         owner = _alive(owner)
         tol, max_depth = owner.tol, owner.max_depth
@@ -149,7 +149,7 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, graph: Graph, options: Options) 
     given = Problem(b.contiguous(), weight.contiguous(), _rates(eps, b), adj, phi)
 
     def pass_of(k: int) -> tuple[tuple[Tensor, Tensor], Callable[[], list[Tensor]]]:
-        kept = take(b.expand(slots, *b.shape))
+        kept = acquire(b.expand(slots, *b.shape))
         states = run_pass(given, k, terms, checkpoint, kept.unbind(0))
         return (states[0], kept), lambda: [states[0], states[-1]] if terms else [states[0]]
 
@@ -160,7 +160,7 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, graph: Graph, options: Options) 
         solution = replace(solution, state=out.new_empty(0))
         before = [owner.last_solution] if part and owner.last_solution is not None else []
         owner.last_solution = weakest([*before, solution], solution.state)
-    return out, lend(kept), torch.tensor(found.k, device="cpu")
+    return out, release_later(kept), torch.tensor(found.k, device="cpu")
 
 
 def _rates(eps: Tensor, b: Tensor) -> Tensor:
@@ -171,10 +171,10 @@ def _rates(eps: Tensor, b: Tensor) -> Tensor:
 
 def pull(saved: Sequence[Any], graph: Graph, options: Options, needs: list[bool]) -> list[Tensor]:
     """The gradients that are needed, of b, weight, eps and the edges. What came in is left as it is."""
-    reclaim()
+    collect()
     grad, b, weight, eps, out, kept, depth = saved
     k, adj = int(depth), adjacency(graph, out.size(0), out.dtype)
-    phi = _activation(options.activation, held(graph.layer))
+    phi = _activation(options.activation, object_of(graph.layer))
     rates = eps.reshape(()) if eps.numel() == 1 else eps
     given = Problem(out if b is None else b.contiguous(), weight.contiguous(), rates, adj, phi)
     if options.grad_terms == ALL:
@@ -185,14 +185,12 @@ def pull(saved: Sequence[Any], graph: Graph, options: Options, needs: list[bool]
         keep = min(terms, k)
         repeats = options.checkpoint and keep > 1
         states = list(kept.unbind(0)[: 1 if repeats else keep])
-    b_bar, weight_bar, eps_bar, value_bar = pull_back(given, out, states, grad, k, terms, needs, repeats)
-    if value_bar is not None:
-        value_bar = _per_edge(value_bar, adj, graph)
+    bars = pull_back(given, out, states, grad, k, terms, needs, repeats)
     found = (
-        None if b_bar is None else lend(b_bar),
-        weight_bar,
-        None if eps_bar is None else eps_bar.view_as(eps),
-        value_bar,
+        None if bars.b is None else release_later(bars.b),
+        bars.weight,
+        None if bars.eps is None else bars.eps.view_as(eps),
+        None if bars.value is None else _per_edge(bars.value, adj, graph),
     )
     return [each for each in found if each is not None]
 
@@ -211,12 +209,12 @@ def _per_edge(value_bar: Tensor, adj: Adjacency, graph: Graph) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- the product
 def product(x: Tensor, graph: Graph, transposed: bool) -> Tensor:
     """Ã x or Ãᵀ x."""
-    reclaim()
+    collect()
     adj = adjacency(graph, x.size(0), x.dtype)
-    return lend(times(adj, x.contiguous(), transposed=True) if transposed else adj @ x)
+    return release_later(times(adj, x.contiguous(), transposed=True) if transposed else adj @ x)
 
 
 def edge_gradient(left: Tensor, right: Tensor, graph: Graph) -> Tensor:
     """⟨left_i, right_j⟩ for every edge that i reads j by."""
     adj = adjacency(graph, left.size(0), left.dtype)
-    return _per_edge(adj.edge_gradient(adj.enter(left), adj.enter(right)), adj, graph)
+    return _per_edge(adj.edge_gradient(adj.permute(left), adj.permute(right)), adj, graph)

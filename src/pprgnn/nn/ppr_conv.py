@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch_geometric import EdgeIndex
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot, reset, zeros
 from torch_geometric.typing import SparseTensor
@@ -18,19 +16,13 @@ from torch_geometric.utils import is_torch_sparse_tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import DepthRule
-from pprgnn.core.entries import Normalization, as_edges, check_weight
+from pprgnn.core.entries import Normalization
 from pprgnn.core.solution import Solution, weakest
-from pprgnn.core.steps import unrolled
-from pprgnn.nn import compiled
-from pprgnn.nn.adjacency_cache import cached_adjacency, contents_of
-from pprgnn.nn.infinite_layer import (
-    MESSAGE_HOOKS,
-    InfiniteLayer,
-    check_numbers,
-    has_message_hooks,
-    one_set_of_nodes,
-)
-from pprgnn.nn.message_edges import normalized_edges
+from pprgnn.nn import compiled_layers
+from pprgnn.nn.infinite_layer import InfiniteLayer
+from pprgnn.nn.layer_checks import check_edges, check_input, check_options, check_weight_options
+from pprgnn.nn.messages import forward_by_messages, has_message_hooks
+from pprgnn.nn.through_adjacency import adjacency_of
 
 WeightInit: TypeAlias = Literal["identity", "glorot"] | float  # how W starts: as I, drawn, or as a multiple of I
 
@@ -127,32 +119,16 @@ class PPRConv(InfiniteLayer):
         weight_scale: float = 1.0,
         **kwargs: Any,
     ) -> None:
-        if kwargs.setdefault("aggr", "add") not in ("add", "sum"):
-            raise ValueError(f"'{type(self).__name__}' adds messages up, but aggr={kwargs['aggr']!r} was given.")
-        if out_channels < 1:
-            raise ValueError(f"out_channels must be >= 1, but came as {out_channels}.")
+        check_options(self, out_channels, kwargs.setdefault("aggr", "add"), normalize, add_self_loops)
+        check_weight_options(weight_init, weight_scale)
         super().__init__(
             out_channels, eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint, **kwargs
         )
-        if normalize not in (True, False, "sym", "row"):
-            raise ValueError(f"normalize must be True, False, 'sym' or 'row', but came as {normalize!r}.")
-        multiple = isinstance(weight_init, int | float) and math.isfinite(weight_init)
-        if not multiple and weight_init not in ("glorot", "identity"):
-            raise ValueError(f"weight_init must be 'glorot', 'identity' or a number, but came as {weight_init!r}.")
-        if not (isinstance(weight_scale, int | float) and 0 < weight_scale < math.inf):
-            raise ValueError(f"weight_scale must be a finite number > 0, but came as {weight_scale!r}.")
-        if add_self_loops is None:
-            add_self_loops = bool(normalize)
-        if add_self_loops and not normalize:
-            raise ValueError(
-                f"'{type(self).__name__}' does not add self-loops without normalisation; "
-                f"set add_self_loops=False or normalize=True."
-            )
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.smooth_input = smooth_input
         self.cached = cached
-        self.add_self_loops = add_self_loops
+        self.add_self_loops = bool(normalize) if add_self_loops is None else add_self_loops
         self.normalize = normalize
         self.weight_init = weight_init
         self.weight_scale = float(weight_scale)
@@ -185,32 +161,21 @@ class PPRConv(InfiniteLayer):
         self, x: Tensor, edge_index: Tensor | SparseTensor | Adjacency, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Node features in, node features out; see :obj:`last_solution` for depth and error."""
-        x = one_set_of_nodes(type(self).__name__, x)
-        check_numbers(type(self).__name__, x)
-        if x.dim() not in (2, 3):
-            raise ValueError(
-                f"x must have shape (num_nodes, in_channels), or (batch, num_nodes, in_channels) for one graph "
-                f"with several sets of features, but has shape {tuple(x.shape)}."
-            )
-        if self.in_channels is None and x.size(-1) != self.out_channels:
-            raise ValueError(
-                f"x must have {self.out_channels} columns, because this layer has no linear map for its input, "
-                f"but has {x.size(-1)}; give in_channels={x.size(-1)} to have one."
-            )
-        edge_index = self._checked_edges(edge_index, edge_weight, x.size(-2))
+        x = check_input(self, x)
+        edge_index = check_edges(self, edge_index, edge_weight, x.size(-2))
         if self.explain or has_message_hooks(self):
             return self._forward_message_passing(x, edge_index, edge_weight)
-        if type(self)._solve is PPRConv._solve and compiled.is_needed(edge_index):
-            return compiled.forward(self, x, edge_index, edge_weight)
+        if type(self)._solve is PPRConv._solve and compiled_layers.is_needed(edge_index):
+            return compiled_layers.forward_product(self, x, edge_index, edge_weight)
         if is_torch_sparse_tensor(edge_index) or torch.compiler.is_compiling():
-            out: Tensor = compiled.apart(self._plain_forward, x, edge_index, edge_weight)
+            out: Tensor = compiled_layers.eager_only(self._plain_forward, x, edge_index, edge_weight)
             return out
         return self._plain_forward(x, edge_index, edge_weight)
 
     def _plain_forward(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
         # Autocast may have lowered it; sparse products need full precision.
         b: Tensor = self.lin(x).to(self.weight.dtype)
-        adj = self._adjacency(edge_index, edge_weight, b)
+        adj = adjacency_of(self, edge_index, edge_weight, b)
         with torch.autocast(b.device.type, enabled=False):
             if b.dim() == 2:
                 return self._remember(self._solution(b, adj))
@@ -236,121 +201,17 @@ class PPRConv(InfiniteLayer):
     def _input_term(self, b: Tensor) -> Tensor:
         return b if self.bias is None else b + self.bias
 
-    def _checked_edges(self, edge_index: Any, edge_weight: Tensor | None, num_nodes: int) -> Any:
-        """The edges as a plain tensor, unless they are a matrix; what cannot be a graph is refused."""
-        check_weight(edge_weight)
-        learned = [each for each in (edge_index, edge_weight) if isinstance(each, Tensor) and each.requires_grad]
-        if self.cached and learned:
-            raise ValueError(
-                "cached=True keeps the edge weights of the first call, so that they cannot be learned; use "
-                "cached=False."
-            )
-        if isinstance(edge_index, Adjacency | SparseTensor) or is_torch_sparse_tensor(edge_index):
-            return edge_index
-        if isinstance(edge_index, EdgeIndex) and not {*edge_index.sparse_size()} <= {num_nodes, None}:
-            raise ValueError(
-                f"The EdgeIndex must be made for the {num_nodes} rows of x, but its sparse_size is "
-                f"{edge_index.sparse_size()}."
-            )
-        return as_edges(edge_index)
-
-    def _adjacency(self, edge_index: Any, edge_weight: Tensor | None, b: Tensor) -> Adjacency:
-        if not self.cached:
-            return self._built(edge_index, edge_weight, b)
-        kept, contents = self._cached_adj, tuple[int, ...]()
-        if kept is not None and (kept.dtype, kept.device) != (b.dtype, b.device):
-            kept = None  # the layer was moved
-        if isinstance(edge_index, Tensor):
-            contents = (b.size(-2), *contents_of(edge_index, edge_weight))
-            if kept is not None and contents == self._cached_contents:
-                return kept
-        adj = self._built(edge_index, edge_weight, b)
-        if kept is not None and adj.identity != kept.identity:
-            raise ValueError(
-                f"cached=True keeps the graph of the first call, {kept}, but another one came, {adj}; use "
-                f"cached=False for several graphs."
-            )
-        self._cached_adj, self._cached_contents = adj, contents
-        return adj
-
-    def _built(self, edge_index: Any, edge_weight: Tensor | None, b: Tensor) -> Adjacency:
-        if isinstance(edge_index, Adjacency):
-            if edge_weight is not None:
-                raise ValueError("An Adjacency carries its own weights; pass edge_weight when building it.")
-            return edge_index
-        if isinstance(edge_index, SparseTensor):
-            edge_index = edge_index.to_torch_sparse_csr_tensor(b.dtype)
-        options: dict[str, Any] = {
-            "normalize": self.normalization,
-            "add_self_loops": self.add_self_loops,
-            "dtype": b.dtype,
-        }
-        if is_torch_sparse_tensor(edge_index):
-            self._check_sparse(edge_index, edge_weight, b.size(-2))
-
-            def build() -> Adjacency:
-                return Adjacency.from_torch(edge_index, **options)
-        else:
-
-            def build() -> Adjacency:
-                edges = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
-                return Adjacency.from_edge_index(edges, edge_weight, b.size(-2), **options)
-
-        key = (b.size(-2), self.flow, *options.values())
-        return cached_adjacency(edge_index, edge_weight, key, build)
-
     @property
     def normalization(self) -> Normalization:
         """How the adjacency is normalised, in the words of :class:`pprgnn.Adjacency`."""
         return None if self.normalize is False else "row" if self.normalize == "row" else "sym"
 
-    def _check_sparse(self, adj_t: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
-        if edge_weight is not None:
-            raise ValueError("A sparse adjacency carries its own weights; put edge_weight into it instead.")
-        if self.flow != "source_to_target":
-            raise ValueError("flow='target_to_source' needs an edge_index; transpose the sparse matrix instead.")
-        if tuple(adj_t.shape) != (num_nodes, num_nodes):
-            raise ValueError(
-                f"The sparse adjacency must have shape ({num_nodes}, {num_nodes}) to match x, "
-                f"but has shape {tuple(adj_t.shape)}."
-            )
+    _forward_message_passing = forward_by_messages
 
-    # PyG's explainers put masks on messages and hooks look at them, so they need real messages: the same recursion
-    # through propagate(), as deep as the layer itself is on this input, with autograd through all of it.
-    def _forward_message_passing(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
-        if not isinstance(edge_index, Tensor) or is_torch_sparse_tensor(edge_index):
-            raise ValueError(
-                "Explanations and hooks on messages need an edge_index of shape (2, num_edges), not a sparse "
-                "adjacency."
-            )
-        if any(getattr(self, name) for name in MESSAGE_HOOKS if "message_and" in name or "edge_update" in name):
-            raise ValueError(
-                f"'{type(self).__name__}' has messages and an aggregation, one after the other; register hooks on "
-                f"these, such as register_message_forward_hook."
-            )
-        with torch.no_grad(), self._measuring():
-            self._plain_forward(x, edge_index, edge_weight)
-        assert self.last_solution is not None
-        edge_index, edge_weight = normalized_edges(
-            edge_index,
-            edge_weight,
-            x,
-            normalize=self.normalization,
-            add_self_loops=self.add_self_loops,
-            flow=self.flow,
-        )
-        b = self.lin(x)
-        if self.smooth_input:
-            b = self.propagate(edge_index, x=b, edge_weight=edge_weight)
-        b = self._input_term(b)
-        weight, eps = self.recurrent_weight(), torch.as_tensor(self.eps, dtype=b.dtype, device=b.device)
-
-        def step(g: Tensor) -> Tensor:
-            for _ in range(self.hops):
-                g = self.propagate(edge_index, x=g, edge_weight=edge_weight)
-            return g @ weight
-
-        return unrolled(step, b, eps, self.activation, range(self.last_solution.depth))
+    def send(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        """Ã x by messages along normalised edges: PyG looks for this call in the class."""
+        out: Tensor = self.propagate(edge_index, x=x, edge_weight=edge_weight)
+        return out
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
         """One message; only explanations send them one by one."""

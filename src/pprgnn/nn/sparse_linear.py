@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch_geometric.nn.dense.linear import Linear
 
+from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.csr import csr_tensor
-from pprgnn.core.kernel import multiply
 from pprgnn.data.sparse_features import row_of_entries
 
 Pattern: TypeAlias = tuple[Tensor, Tensor, Tensor]  # of a transpose: crow, col, and where each entry came from

@@ -12,8 +12,7 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule
 from pprgnn.data.errors import DataError
 from pprgnn.nn.dropout import Dropout
-from pprgnn.nn.embedded import start_small
-from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows
+from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows, start_small
 from pprgnn.nn.ppr_conv import PPRConv, WeightInit
 
 NORMS = ("batch", "layer", "graph", "pair")

@@ -1,21 +1,46 @@
-"""Lets PyG's convolutions run on an :class:`pprgnn.Adjacency`: one product instead of gather and scatter."""
+"""From what a layer is given to an :class:`pprgnn.Adjacency`, and PyG's convolutions as products with one."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.conv import MessagePassing
+from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_torch_sparse_tensor
 
+from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.entries import Normalization, as_edges
-from pprgnn.nn.adjacency_cache import cached_adjacency
+from pprgnn.core.solution import Solution
+from pprgnn.nn.adjacency_cache import cached_adjacency, contents_of
+
+if TYPE_CHECKING:
+    from pprgnn.nn.ppr_conv import PPRConv
 
 Conv = TypeVar("Conv", bound=torch.nn.Module)
+
+
+class SolvingAdjacency(Adjacency):
+    """Some rows of a graph whose states are found in a way of their own: a proved neighbourhood, or known states.
+
+    Layers run on it as on any adjacency.
+
+    Attributes:
+        nodes: the caller's number of each row.
+    """
+
+    nodes: Any
+
+    @abstractmethod
+    def solve(
+        self, layer: Tensor, b: Tensor, weight: Tensor, eps: float | Tensor, activation: Activation
+    ) -> Solution:
+        """The recursion of the layer with this handle."""
 
 
 def through_adjacency(conv: Conv) -> Conv:
@@ -125,3 +150,41 @@ def as_adjacency(
         return Adjacency.from_edge_index(edges, edge_weight, num_nodes, **options)
 
     return cached_adjacency(edge_index, edge_weight, (num_nodes, flow, of_matrix, *options.values()), build)
+
+
+# ------------------------------------------------------------------------------------------- the graph of a layer
+def adjacency_of(layer: PPRConv, edge_index: Any, edge_weight: Tensor | None, b: Tensor) -> Adjacency:
+    """The adjacency with the options of a layer; that of its first call if it is ``cached``."""
+    if not layer.cached:
+        return _adjacency(layer, edge_index, edge_weight, b)
+    kept, contents = layer._cached_adj, tuple[int, ...]()
+    if kept is not None and (kept.dtype, kept.device) != (b.dtype, b.device):
+        kept = None  # the layer was moved
+    if isinstance(edge_index, Tensor):
+        contents = (b.size(-2), *contents_of(edge_index, edge_weight))
+        if kept is not None and contents == layer._cached_contents:
+            return kept
+    adj = _adjacency(layer, edge_index, edge_weight, b)
+    if kept is not None and adj.identity != kept.identity:
+        raise ValueError(
+            f"cached=True keeps the graph of the first call, {kept}, but another one came, {adj}; use "
+            f"cached=False for several graphs."
+        )
+    layer._cached_adj, layer._cached_contents = adj, contents
+    return adj
+
+
+def _adjacency(layer: PPRConv, edge_index: Any, edge_weight: Tensor | None, b: Tensor) -> Adjacency:
+    num_nodes = b.size(-2)
+    if isinstance(edge_index, SparseTensor):
+        edge_index = edge_index.to_torch_sparse_csr_tensor(b.dtype)
+    if is_torch_sparse_tensor(edge_index) and edge_weight is None:
+        if layer.flow != "source_to_target":
+            raise ValueError("flow='target_to_source' needs an edge_index; transpose the sparse matrix instead.")
+        if tuple(edge_index.shape) != (num_nodes, num_nodes):
+            raise ValueError(
+                f"The sparse adjacency must have shape ({num_nodes}, {num_nodes}) to match x, "
+                f"but has shape {tuple(edge_index.shape)}."
+            )
+    options: dict[str, Any] = {"normalize": layer.normalization, "add_self_loops": layer.add_self_loops}
+    return as_adjacency(edge_index, edge_weight, num_nodes, b.dtype, flow=layer.flow, **options)

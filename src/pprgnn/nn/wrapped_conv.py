@@ -14,8 +14,8 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.inits import reset
 
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.csr import fingerprint_of
 from pprgnn.core.entries import check_memory
-from pprgnn.core.fingerprint import fingerprint_of
 from pprgnn.nn.infinite_layer import InfiniteLayer
 
 

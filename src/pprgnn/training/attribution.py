@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.buffers import release_buffers
+from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.depth import Fixed
 from pprgnn.data.sparse_features import is_sparse, take_rows
 from pprgnn.nn.infinite_layer import InfiniteLayer

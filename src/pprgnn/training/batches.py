@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.blocks import cut_blocks, ranges, take_blocks
+from pprgnn.core.blocks import cut_blocks, take_blocks
+from pprgnn.core.csr import ranges
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import hide_columns, take_rows
 from pprgnn.distributed.part import GraphPart

@@ -196,7 +196,7 @@ def build_network(config: ModelConfig, shape: Shape, *, checkpoint: bool = False
 
 def _own_network(system: System, config: ModelConfig, shape: Shape) -> Network:
     """A system with a network of its own; where nodes have no features, it reads learned rows."""
-    from pprgnn.nn.embedded import EmbeddedNet
+    from pprgnn.nn.network import EmbeddedNet
 
     options = {name: _value(config, name) for name in system.reads} | system.own_settings(config.own)
     if "typical_nodes" in system.facts:

@@ -37,6 +37,7 @@ def self_check() -> float:
     import torch
 
     from pprgnn import Adjacency, solve
+    from pprgnn.core.recursion import descend
 
     draw = torch.Generator().manual_seed(0)
     num_nodes, channels, eps = 40, 8, 0.5
@@ -48,9 +49,10 @@ def self_check() -> float:
     b = torch.randn(num_nodes, channels, generator=draw, dtype=torch.float64).requires_grad_()
     weight = torch.randn(channels, channels, generator=draw, dtype=torch.float64).div(2).requires_grad_()
 
-    expected = torch.relu(b)
-    for n in range(79, -1, -1):  # 80 factors of about 2 / (1 + n/2): far below rounding
-        expected = torch.relu(dense @ expected @ weight / (1 + n * eps) + b)
+    def step(n: int, g: torch.Tensor) -> torch.Tensor:
+        return torch.relu(dense @ g @ weight / (1 + n * eps) + b)
+
+    expected = descend(step, torch.relu(b), range(80))  # 80 factors of about 2 / (1 + n/2): far below rounding
     adj = Adjacency.from_edge_index(edges, num_nodes=num_nodes, dtype=torch.float64)
     found = solve(b, weight, adj, eps=eps, tol=1e-10, grad_terms=None).state
 
@@ -66,7 +68,7 @@ def kernel_speed(seconds: float = 0.2) -> float | None:
     import torch
 
     from pprgnn import Adjacency, solve
-    from pprgnn.core.kernel import library_name
+    from pprgnn.core.backend.kernel import library_name
 
     if library_name() == "torch":
         return None

@@ -80,7 +80,7 @@ def _torch_facts() -> dict[str, Any]:
     try:
         import torch
 
-        from pprgnn.core.kernel import library_name
+        from pprgnn.core.backend.kernel import library_name
     except (ImportError, OSError):  # OSError: one of its libraries does not load
         return dict.fromkeys(names)
     has_gpu = torch.cuda.is_available()

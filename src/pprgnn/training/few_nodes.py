@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from pprgnn.core.neighbourhood import Neighbourhood, NotWorthwhile, Push
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import normalize_rows, not_finite, take_rows
+from pprgnn.local.neighbourhood import Neighbourhood, NotWorthwhile, Push
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.graph_facts import GraphFacts, largest_row
 from pprgnn.training.stages import norm_of, stages

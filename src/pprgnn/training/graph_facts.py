@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.neighbourhood import RowGrowth
 from pprgnn.core.order import LARGE_GRAPH
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.sparse_features import row_norms, split_rows
 from pprgnn.data.store import ADJACENCY
 from pprgnn.data.whole_file import read_tensors, write_tensors
+from pprgnn.local.neighbourhood import RowGrowth
 from pprgnn.training.build import EDGES, digest, features
 
 ROWS_AT_ONCE = 1 << 16
@@ -24,7 +24,7 @@ ROWS_AT_ONCE = 1 << 16
 
 def largest_row(x: Tensor, growth: RowGrowth, adj: Adjacency, normalized: bool = False) -> float:
     """The smallest χ with ‖x_j‖ <= χ s_j; NaN if there is one."""
-    sizes, largest = adj.leave(growth.sizes(adj)), 0.0
+    sizes, largest = adj.unpermute(growth.sizes(adj)), 0.0
     for rows, size in zip(split_rows(x, ROWS_AT_ONCE), torch.split(sizes, ROWS_AT_ONCE), strict=True):
         lengths = row_norms(rows, 2).to(size.device)
         if normalized:

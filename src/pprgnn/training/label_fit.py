@@ -142,7 +142,7 @@ class LabelTraining:
         rows = rows if adj.rank is None else adj.rank[rows]  # all steps are in the inner order of nodes
         weights = {damping: net.weights(damping) for damping in net.dampings}
         states = {damping: torch.zeros(len(rows), self.x.size(1), device=self.device) for damping in weights}
-        term = adj.enter(self.x).clone()  # which is written over
+        term = adj.permute(self.x).clone()  # which is written over
         spare = torch.empty_like(term)
         for step in range(net.steps + 1):
             if step:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.core.buffers import states_on_disk
+from pprgnn.core.backend.buffers import states_on_disk
 from pprgnn.core.rounding import rounding_ignored
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset

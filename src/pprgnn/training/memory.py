@@ -58,7 +58,8 @@ def estimate_memory(
     """What training a stack of infinite-depth layers needs at its peak, without Python and its libraries.
 
     For a gradient of N terms, a layer holds N + 1 states (with checkpointing 3) from its forward to its backward
-    pass, see `core/recursion.py`, and some more while it works, which `core/buffers.py` keeps for the next one.
+    pass, see `core/adjoint.py`, and some more while it works, which `core/backend/buffers.py` keeps for the next
+    one.
 
     Args:
         parameters: how many numbers are learned.
@@ -78,7 +79,7 @@ def estimate_memory(
             dropout, one for a norm, one for a residual connection.
         smooth_input: whether layers average their input over the neighbours first.
     """
-    from pprgnn.core.recursion import FEW_TERMS  # here, since it imports torch
+    from pprgnn.core.backend.passes import FEW_TERMS  # here, since it imports torch
 
     terms = depth if grad_terms is None else grad_terms
     repeats = checkpoint and terms > 1  # one state is kept either way

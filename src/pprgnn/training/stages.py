@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pprgnn.core.depth import Fixed
-from pprgnn.core.neighbourhood import LayerBounds, NotWorthwhile
+from pprgnn.local.neighbourhood import LayerBounds, NotWorthwhile
 from pprgnn.nn.label_net import LabelNet
 from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet, PPINet

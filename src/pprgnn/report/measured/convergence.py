@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from pprgnn.core.backend.passes import step
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Convergence, Missing
 from pprgnn.report.measured.solves import Asked, Passes, Solve
@@ -30,7 +31,7 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
     """Of one layer."""
     passes = Passes(solve.problem)
     problem, bounds = passes.problem, solve.problem.bounds()
-    scale = problem.norm(problem.b) or 1.0
+    scale = problem.space.norm(problem.b) or 1.0
     unit = float(torch.finfo(problem.b.dtype).eps)
     deepest = bounds.depth(unit, DEEPEST)
     what = f"The error of layer {solve.name} against depth"
@@ -44,7 +45,7 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
         if not allowance.allows(wanted):
             return allowance.too_long(what, wanted)
         reference = passes.state(deepest).clone()
-    if not math.isfinite(size := problem.norm(reference)):
+    if not math.isfinite(size := problem.space.norm(reference)):
         return _overflow(solve)
     rounding = max(unit * max(1.0, size / scale), _shaken(solve.problem, deepest, reference, unit) / scale)
     stride = 1
@@ -55,7 +56,7 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
         if depth > POINTS and not allowance.allows(depth * solve.step_seconds):
             break
         depths.append(depth)
-        errors.append(problem.norm(passes.state(depth) - reference) / scale)
+        errors.append(problem.space.norm(passes.state(depth) - reference) / scale)
         influence.append(faded.at(depth))
         if max(errors[-2:]) <= rounding and len(errors) > 1:  # one alone may be a chance, as in a cycle
             break
@@ -80,7 +81,7 @@ def _shaken(problem: Asked, depth: int, state: Tensor, unit: float) -> float:
     draw = torch.Generator().manual_seed(0)
     signs = torch.randint(2, problem.b.shape, generator=draw).to(problem.b) * 2 - 1
     shaken = replace(problem, b=problem.b * (1 + unit * signs))
-    return problem.norm(Passes(shaken).state(depth) - state)
+    return problem.space.norm(Passes(shaken).state(depth) - state)
 
 
 def _overflow(solve: Solve) -> Missing:
@@ -91,7 +92,7 @@ def _deep_enough(
     solve: Solve, passes: Passes, rounding: float, allowance: Allowance, what: str
 ) -> tuple[int, Tensor] | Missing:
     """Without a certificate: a depth from which on passes of twice the depth and one step less agree with it."""
-    depth, norm = max(2 * solve.depth + 1, 16), passes.problem.norm
+    depth, norm = max(2 * solve.depth + 1, 16), passes.problem.space.norm
     while True:
         deeper = 2 * depth + 1
         if not allowance.allows((wanted := 2.5 * deeper) * solve.step_seconds):
@@ -118,15 +119,15 @@ class _Faded:
             self.steps = self.problem.without_input()
         self.state, self.level = self.problem.b, 0
         self.scratch = [torch.empty_like(self.state) for _ in range(3)]
-        self.scale = self.problem.largest(self.state) or 1.0
+        self.scale = self.problem.space.max_abs(self.state) or 1.0
 
     def at(self, level: int) -> float:
         """‖E⁽ᵏ⁾‖∞ / ‖B‖∞."""
         with torch.no_grad():
             for n in range(self.level, level):
-                self.state = self.steps.step(n + 1, self.state, self.scratch[n % 2], self.scratch[2])
+                self.state = step(self.steps, n + 1, self.state, self.scratch[n % 2], self.scratch[2])
         self.level = level
-        return self.problem.largest(self.state) / self.scale
+        return self.problem.space.max_abs(self.state) / self.scale
 
 
 def _depths(deepest: int, stride: int, chosen: int) -> Iterator[int]:

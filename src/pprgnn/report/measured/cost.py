@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.activation import IDENTITY, RELU
-from pprgnn.core.buffers import release_buffers
+from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.decay import decay
 from pprgnn.core.depth import Fixed
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
+from pprgnn.core.recursion import descend
 from pprgnn.core.solve import solve
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Cost, Missing
@@ -97,11 +98,12 @@ def _unrolled(problem: Problem, leaves: tuple[Tensor, Tensor]) -> Pass:
 
     def run(depth: int) -> Tensor:
         b, weight = leaves
-        b = problem.adj.enter(b)
-        g = phi(b)
-        for n in range(depth - 1, -1, -1):
-            g = phi(torch.sparse.mm(matrix, g) @ (weight * decay(n, problem.eps)) + b)
-        return problem.adj.leave(g)
+        b = problem.adj.permute(b)
+
+        def step(n: int, g: Tensor) -> Tensor:
+            return phi(torch.sparse.mm(matrix, g) @ (weight * decay(n, problem.eps)) + b)
+
+        return problem.adj.unpermute(descend(step, phi(b), range(depth)))
 
     return run
 

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.decay import as_eps
+from pprgnn.core.backend.passes import permuted, run_pass
+from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import Fixed
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
 from pprgnn.core.steps import Steps
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.infinite_layer import InfiniteLayer
@@ -68,13 +69,13 @@ class Passes:
     """Passes of any depth through a recursion; a state is good until the next one."""
 
     def __init__(self, problem: Asked) -> None:
-        self.problem = problem.entered()  # norms do not care about the order of nodes
+        self.problem = permuted(problem)  # norms do not care about the order of nodes
         self.buffers = [torch.empty_like(problem.b) for _ in range(2)]
 
     def state(self, depth: int) -> Tensor:
         """G⁽⁰⁾ of a pass of this depth."""
         with torch.no_grad():
-            return self.problem.descend(depth, 0, self.buffers)[0]
+            return run_pass(self.problem, depth, 0, self.buffers)[0]
 
 
 @contextmanager

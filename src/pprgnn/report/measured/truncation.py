@@ -8,11 +8,11 @@ import time
 import torch
 from torch import Tensor
 
+from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.bounds import StepBounds
-from pprgnn.core.buffers import release_buffers
 from pprgnn.core.depth import Fixed
-from pprgnn.core.norms import frobenius_norm
-from pprgnn.core.recursion import Problem
+from pprgnn.core.problem import Problem
+from pprgnn.core.solution import frobenius_norm
 from pprgnn.core.solve import solve as run_solve
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Truncation

@@ -21,6 +21,6 @@ def handle_of(thing: Any) -> Tensor:
         return torch.tensor(number, device="cpu")
 
 
-def held(handle: Tensor | None) -> Any | None:
+def object_of(handle: Tensor | None) -> Any | None:
     """The object of that number as long as it lives; ``None`` in another process than its own."""
     return None if handle is None else _objects.get(int(handle))

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from pprgnn.core.part import PartRows
-    from pprgnn.core.recursion import Problem
+    from pprgnn.core.backend.rows import PartRows
+    from pprgnn.core.problem import Problem, Recursion
 
 MAX_CHANNELS = 256  # beyond, the dense product dominates and the vendor's library is the better one
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
@@ -36,7 +36,7 @@ def _library(choice: str | None) -> ctypes.CDLL | None:
 def _load(stems: tuple[str, ...]) -> ctypes.CDLL | None:
     for stem in stems:
         for suffix in EXTENSION_SUFFIXES:
-            path = Path(__file__).with_name(stem + suffix)
+            path = Path(__file__).parents[1] / (stem + suffix)
             if path.exists():
                 try:
                     return ctypes.CDLL(str(path))
@@ -58,11 +58,12 @@ def graph_library(like: Tensor, num_nodes: int, num_entries: int) -> ctypes.CDLL
     return _load(("_graph",)) if fits and os.environ.get("PPRGNN_KERNEL") != "torch" else None
 
 
-def library_for(problem: Problem) -> ctypes.CDLL | None:
-    """The library that can run all steps of this problem, or ``None`` for torch operations."""
-    if problem.b.size(1) > MAX_CHANNELS or not hasattr(problem.activation, "slope"):
+def library_for(problem: Recursion) -> ctypes.CDLL | None:
+    """The library that can run all steps of this problem, or ``None`` for torch operations: the one choice."""
+    adj = getattr(problem, "adj", None)
+    if adj is None or problem.b.size(1) > MAX_CHANNELS or not hasattr(problem.activation, "slope"):
         return None
-    return _library_for(problem.adj.matrix, problem.b)
+    return _library_for(adj.matrix, problem.b)
 
 
 def library_name() -> str:

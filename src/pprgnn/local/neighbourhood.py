@@ -17,11 +17,14 @@ from torch import Tensor
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.blocks import ranges
-from pprgnn.core.csr import csr_tensor, index_dtype
-from pprgnn.core.decay import as_eps, decay
-from pprgnn.core.kernel import multiply
+from pprgnn.core.backend.kernel import multiply
+from pprgnn.core.checks import as_eps
+from pprgnn.core.csr import csr_tensor, index_dtype, ranges
+from pprgnn.core.decay import decay
+from pprgnn.core.problem import Problem
+from pprgnn.core.recursion import descend
 from pprgnn.core.solution import Solution, Status
+from pprgnn.nn.through_adjacency import SolvingAdjacency
 
 ROWS_AT_ONCE = 1 << 18  # of which the entries are gathered together
 MANY = (
@@ -266,7 +269,7 @@ class Push:
 
 
 # ------------------------------------------------------------------------------------------------- neighbourhood
-class Neighbourhood(Adjacency):
+class Neighbourhood(SolvingAdjacency):
     """The rows and columns of Ã that a push found, with the entries of Ã itself: nothing is normalised anew.
 
     Layers run on it as on any adjacency; their recursions compute at every level the rows that are needed there.
@@ -303,18 +306,24 @@ class Neighbourhood(Adjacency):
         rates, depth = as_eps(eps, b, weight.size(0)), len(sizes) - 1
         states = [torch.zeros_like(b), torch.zeros_like(b)]
         product = torch.empty_like(b[: max(sizes)])
-        activation.apply_(states[depth % 2][: sizes[depth]].copy_(b[: sizes[depth]]))
-        for n in range(depth - 1, -1, -1):
+
+        def step(n: int, g: Tensor) -> Tensor:
             rows, out = sizes[n], states[n % 2]
-            multiply(self._first(rows), states[1 - n % 2], out=product[:rows])
-            torch.addmm(b[:rows], product[:rows], weight * decay(n, rates), out=out[:rows])
-            activation.apply_(out[:rows])
+            needed = Problem(b[:rows], weight, rates, self, activation)
+            needed.step(n, g, out[:rows], product[:rows])
             if n + 2 <= depth:
                 out[rows : sizes[n + 2]] = 0.0  # what this buffer held before, two levels farther
-        return Solution(states[0], depth, Status.CERTIFIED, products=depth)
+            return out
 
-    def _first(self, rows: int) -> Tensor:
-        """The first rows of the matrix."""
+        start = states[depth % 2]
+        activation.apply_(start[: sizes[depth]].copy_(b[: sizes[depth]]))
+        return Solution(descend(step, start, range(depth)), depth, Status.CERTIFIED, products=depth)
+
+    def product(self, x: Tensor, out: Tensor, transposed: bool = False) -> Tensor:
+        """The first rows of Ã x, as many as ``out`` has; of Ãᵀ x all."""
+        rows = out.size(0)
+        if transposed or rows == self.num_nodes:
+            return super().product(x, out, transposed)
         crow, col, value = self.matrix.crow_indices(), self.matrix.col_indices(), self.matrix.values()
         end = int(crow[rows])
-        return csr_tensor(crow[: rows + 1], col[:end], value[:end], columns=self.num_nodes)
+        return multiply(csr_tensor(crow[: rows + 1], col[:end], value[:end], columns=self.num_nodes), x, out=out)

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pprgnn import Adjacency, solve
-from pprgnn.core import neighbourhood
 from pprgnn.core.activation import resolve_activation
 from pprgnn.core.depth import Certificate
-from pprgnn.core.neighbourhood import LayerBounds, Neighbourhood, NotWorthwhile, Push, RowGrowth
+from pprgnn.local import neighbourhood
+from pprgnn.local.neighbourhood import LayerBounds, Neighbourhood, NotWorthwhile, Push, RowGrowth
 from tests.problems import ZOO, draw_b, draw_eps, draw_weight, random_graph, ring
 
 # Edges from nodes that nobody points to weigh nothing under symmetric normalisation, which is fine here.
@@ -43,7 +43,7 @@ def answer(adj, asked, b, weight, eps, allowed, *, activation="relu", depth=None
     rows = asked if adj.rank is None else adj.rank[asked].long()
     push = Push(adj, growth, rows, allowed, 2 if smooth else 1)
     bounds = LayerBounds.of(weight, eps, phi, 500, depth)
-    size = float((torch.linalg.vector_norm(b, dim=1) / adj.leave(growth.sizes(adj))).max())
+    size = float((torch.linalg.vector_norm(b, dim=1) / adj.unpermute(growth.sizes(adj))).max())
     shares = torch.ones(len(rows), dtype=torch.float64)
     sizes, shares = push.recursion(bounds, shares, size * (growth.rate if smooth else 1.0))
     if smooth:
@@ -170,7 +170,7 @@ def test_row_growth_bounds_a_product(normalize, directed):
     edges, weight = sparse_graph(0, 50, directed, signed=normalize is None)
     adj = Adjacency.from_edge_index(edges, weight, 50, normalize=normalize)
     growth = RowGrowth.of(adj)
-    sizes = adj.leave(growth.sizes(adj))
+    sizes = adj.unpermute(growth.sizes(adj))
     assert sizes.min() >= 1
     assert bool((adj.to_dense().abs() @ sizes <= growth.rate * sizes * (1 + 1e-12)).all())
     if normalize == "row":

@@ -7,19 +7,21 @@ none of this, torch's allocator does it there. Where memory is too small, states
 from __future__ import annotations
 
 import ctypes
+import math
+import mmap
 import os
 import sys
+import tempfile
 import threading
-from collections import OrderedDict
+import weakref
+from collections import OrderedDict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
-
-from pprgnn.core.mapped import check_folder, folder_of, in_file
 
 SMALL = 1 << 16  # bytes; below, the system's allocator re-uses memory by itself
 SIZES = 4  # how many different state sizes are kept, the latest ones
@@ -35,9 +37,11 @@ _free: OrderedDict[Kind, list[Tensor]] = OrderedDict()
 _most = [SCRATCH]  # of one kind
 _lock = threading.Lock()
 _folders: list[str] = []  # the innermost last
+_returned: deque[Tensor] = deque()  # what nobody refers to any more, on its way back
+_folder_by_address: dict[int, str] = {}  # of every tensor in a file
 
 
-def take(like: Tensor) -> Tensor:
+def acquire(like: Tensor) -> Tensor:
     """An uninitialised, contiguous tensor of the shape of ``like``."""
     large = like.device.type == "cpu" and _size(like) >= max(SMALL, 1)
     folder = _folder() if large else None
@@ -50,7 +54,7 @@ def take(like: Tensor) -> Tensor:
     return _on_huge_pages(torch.empty(like.shape, dtype=like.dtype, device=like.device))
 
 
-def place_of(n: int, keep: int, ends: bool) -> int:
+def buffer_index(n: int, keep: int, ends: bool) -> int:
     """Which buffer G⁽ⁿ⁾ goes to, such that G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ are in the first ones in the end; others alternate.
 
     That takes max(keep, 1) + 1 buffers. Of the ``ends`` alone, G⁽⁰⁾ and G⁽ᵏᵉᵉᵖ⁾, it takes three at most.
@@ -111,7 +115,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None)
 
 
-def give(*tensors: Tensor) -> None:
+def release(*tensors: Tensor) -> None:
     """Hand over tensors that nobody else refers to."""
     for tensor in tensors:
         small = _size(tensor) < SMALL
@@ -129,21 +133,78 @@ def give(*tensors: Tensor) -> None:
                 _free.popitem(last=False)
 
 
-def most() -> int:
-    """So many states of one size are kept at the most."""
-    return _most[0]
-
-
-def expect(states: int) -> None:
+def reserve(states: int) -> None:
     """A solve keeps so many states: as many are worth keeping for the next one."""
     _most[0] = max(_most[0], states + SCRATCH)
 
 
 def release_buffers() -> None:
     """Return the memory and files kept for the next solve to the system: the states of one solve and a few."""
-    from pprgnn.core.lent_buffers import forget_returned
-
-    forget_returned()
+    _returned.clear()
     with _lock:
         _free.clear()
         _most[0] = SCRATCH
+
+
+# ------------------------------------------------------------------------------- memory that comes back by itself
+# What an operator returns belongs to the caller, and a compiler re-uses it as it likes. When the last tensor on it
+# is gone, the memory serves the next solve.
+def release_later(taken: Tensor) -> Tensor:
+    """A tensor on the memory of ``taken``, which is in the pool again some time after the last use of it."""
+    size = taken.numel() * taken.element_size()
+    plain = taken.device.type == "cpu" and taken.dtype in (torch.float32, torch.float64)
+    if size < SMALL or not plain or taken.is_inference():  # the pool keeps nothing that is small
+        return taken
+    array = taken.numpy()  # the tensor made of it keeps it alive, and so do all that share its storage
+    # Only noted here: this runs wherever the last reference goes, even while the pool is locked.
+    weakref.finalize(array, _note, taken).atexit = False
+    return torch.from_numpy(array)
+
+
+def _note(taken: Tensor) -> None:
+    if len(_returned) < _most[0]:  # more than a solve needs would only fill the memory
+        _returned.append(taken)
+
+
+def collect() -> None:
+    """Put what has come back into the pool."""
+    while _returned:
+        with suppress(IndexError):  # another thread may be faster
+            release(_returned.popleft())
+
+
+# ------------------------------------------------------------------------------------------------ states in files
+# For graphs whose states do not fit the memory: the system keeps there what fits of them. The files have no names,
+# so that they are gone with the tensors, also after a crash. Their space is reserved at once: a full disk shows
+# before the work, instead of ending the process in the middle of it.
+def in_file(shape: torch.Size, dtype: torch.dtype, folder: str) -> Tensor:
+    """A tensor of this shape in a file of its own, filled with zeros."""
+    count = math.prod(shape)
+    size = count * dtype.itemsize
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            memory = mmap.mmap(file.fileno(), size)
+    except OSError as error:
+        raise OSError(
+            f"A state of {size / 1e9:.3g} GB cannot be kept in the folder {folder!r} ({error.strerror}); make "
+            f"room there, choose another folder, or use fewer grad_terms."
+        ) from error
+    flat = torch.frombuffer(memory, dtype=dtype, count=count)  # holds `memory`, and with it the file
+    _folder_by_address[flat.data_ptr()] = folder
+    weakref.finalize(memory, _folder_by_address.pop, flat.data_ptr(), None).atexit = False
+    return flat.view(shape)
+
+
+def folder_of(tensor: Tensor) -> str | None:
+    """The folder of the file that this tensor is in, or ``None`` for memory."""
+    return _folder_by_address.get(tensor.untyped_storage().data_ptr()) if _folder_by_address else None
+
+
+def check_folder(folder: str) -> str:
+    """Raise unless files can be made there."""
+    if not os.path.isdir(folder):
+        raise ValueError(f"States are to be kept in the folder {folder!r}, which does not exist; create it first.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"States are to be kept in the folder {folder!r}, where this user may not write.")
+    return folder

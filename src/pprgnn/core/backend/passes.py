@@ -1,0 +1,318 @@
+"""Passes of a recursion and of its adjoint in buffers: fused where the kernel can, by torch operations elsewhere.
+
+Nothing here allocates in a loop: states alternate between buffers, and βₙ is folded into W, so that a step is one
+sparse product, one dense product and one in-place activation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.backend import kernel
+from pprgnn.core.backend.buffers import acquire, buffer_index, collect, release, release_later, reserve
+from pprgnn.core.backend.rows import PartRows
+from pprgnn.core.problem import Problem, Recursion
+from pprgnn.core.recursion import Gradients, ascend, descend, pre_activation
+
+FEW_TERMS = 8  # up to so many, states are found anew for each term: the steps grow as the square
+AnyRecursion = TypeVar("AnyRecursion", bound=Recursion)
+
+
+# ---------------------------------------------------------------------------------------------------- node order
+def permuted(problem: AnyRecursion, out: Tensor | None = None) -> AnyRecursion:
+    """The same problem with ``b`` in the inner node order: itself where that is the caller's."""
+    if not isinstance(problem, Problem) or problem.adj.order is None:
+        return problem
+    return replace(problem, b=problem.adj.permute(problem.b, out=out))
+
+
+@contextmanager
+def in_inner_order(problem: AnyRecursion) -> Iterator[AnyRecursion]:
+    """Within it, :func:`permuted` in a buffer."""
+    reordered = isinstance(problem, Problem) and problem.adj.order is not None
+    inner = permuted(problem, acquire(problem.b)) if reordered else problem
+    yield inner
+    if reordered:
+        release(inner.b)
+
+
+def unpermute(problem: Recursion, x: Tensor, out: Tensor) -> Tensor:
+    """A state in the caller's node order; in ``out`` if that is another one."""
+    return problem.adj.unpermute(x, out=out) if isinstance(problem, Problem) else x
+
+
+# ------------------------------------------------------------------------------------------------------- forward
+def step(problem: Recursion, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
+    """:meth:`Recursion.step`, fused where the kernel can; on a part of a graph in two halves."""
+    library = kernel.library_for(problem)
+    if library is None or not isinstance(problem, Problem):
+        return problem.step(n, g, out, product)
+    rows = problem.adj.rows or PartRows.whole(problem.adj.matrix)
+    for halo in rows.halves(g):
+        kernel.step(library, problem, rows, n, g, halo, out)
+    return out
+
+
+def run_pass(
+    problem: Recursion,
+    depth: int,
+    keep: int,
+    buffers: list[Tensor],
+    caller_order: bool = False,
+    ends: bool = False,
+) -> list[Tensor]:
+    """Run n = depth ... 0 from G⁽ᵈᵉᵖᵗʰ⁺¹⁾ = 0 and return G⁽⁰⁾ ... G⁽ᵏᵉᵉᵖ⁾ in the first buffers.
+
+    Needs ``max(keep, 1) + 1`` buffers: the far states alternate between two. Of the ``ends`` alone, G⁽⁰⁾ and
+    G⁽ᵏᵉᵉᵖ⁾, three at most. With ``caller_order``, G⁽⁰⁾ comes out in the caller's node order.
+    """
+
+    def buffer(n: int) -> Tensor:
+        return buffers[buffer_index(n, keep, ends)]
+
+    adj = problem.adj if isinstance(problem, Problem) else None
+    library = kernel.library_for(problem)
+    if library is not None and isinstance(problem, Problem) and problem.adj.rows is None:
+        order = problem.adj.order if caller_order else None
+        kernel.forward(library, problem, [buffer(n) for n in range(depth + 1)], order)
+    else:
+        product = problem.b if adj is None else acquire(problem.b)  # not read where a step is no product
+        start = problem.activation.apply_(buffer(depth).copy_(problem.b))  # G⁽ᵏ⁾ = φ(B): no sparse product
+        descend(lambda n, g: step(problem, n, g, buffer(n), product), start, range(depth))
+        if caller_order and adj is not None and adj.order is not None:
+            adj.unpermute(buffers[0], out=product)
+            buffers[0], product = product, buffers[0]
+        if adj is not None:
+            release(product)
+    return buffers[: min(keep, 1) + 1 if ends else keep + 1]
+
+
+def run(
+    problem: Recursion, depth: int, terms: int, checkpoint: bool, room: Sequence[Tensor] | None = None
+) -> list[Tensor]:
+    """G⁽⁰⁾ in the caller's node order, and what its gradient needs: G⁽¹⁾ ... G⁽ᵗᵉʳᵐˢ⁾, or the last of them.
+
+    All but G⁽⁰⁾ go to the tensors in ``room``, if it is given. Otherwise the memory of all of them serves later
+    solves as soon as nobody refers to it any more.
+    """
+    collect()
+    keep = min(terms, depth)
+    ends = checkpoint and keep > 1
+    count, needed = (2, 3) if ends else (keep + 1, max(keep, 1) + 1)  # states and buffers
+    reserve(count)
+    with in_inner_order(problem) as inner:
+        buffers = [acquire(problem.b), *(room or ())[: count - 1]]
+        buffers += [acquire(problem.b) for _ in range(needed - len(buffers))]
+        states = run_pass(inner, depth, keep, buffers, caller_order=True, ends=ends)
+    release(*buffers[count:])
+    return [release_later(states[0]), *(map(release_later, states[1:]) if room is None else states[1:])]
+
+
+# ------------------------------------------------------------------------------------------------------- adjoint
+def pull_back(
+    given: Problem,
+    memo: Tensor | None,
+    kept: list[Tensor],
+    grad_out: Tensor,
+    depth: int,
+    terms: int,
+    needs: Sequence[bool],
+    repeats: bool,
+) -> Gradients:
+    """Gradients of b, weight, eps and the edge values, those that are needed, of a pass of this depth.
+
+    ``memo`` is G⁽⁰⁾ in the caller's node order, or what φ' needs of it; ``kept`` are the states up to G⁽ᵗᵉʳᵐˢ⁾ or,
+    when the pass ``repeats`` its last steps, the last of them. ``b`` is read only then, and when φ' does not
+    follow from φ(z).
+    """
+    reads_b = repeats or not given.activation.from_output
+    library = None if needs[3] else kernel.library_for(given)
+    few, room = min(terms, depth) <= FEW_TERMS, acquire(grad_out)
+    if not reads_b:
+        return _pull_back(library, given, memo, kept, grad_out, room, depth, terms, needs, [])
+    with in_inner_order(given) as problem:
+        if repeats and few and library is not None and problem.adj.rows is None:
+            z_bar = _first_z_bar(problem, memo, None, grad_out, room)
+            return _repeated_adjoint(library, problem, z_bar, kept, [room], depth, terms, needs)
+        repeated = [acquire(grad_out) for _ in range(min(terms, depth) - 1)] if repeats else []
+        if repeated:  # G⁽ᴺ⁾ is there; walk down to G⁽¹⁾ once more
+            levels = range(1, len(repeated) + 1)
+            descend(lambda n, g: step(problem, n, g, repeated[n - 1], room), kept[0], levels)
+        return _pull_back(library, problem, memo, kept, grad_out, room, depth, terms, needs, repeated)
+
+
+def _pull_back(
+    library: ctypes.CDLL | None,
+    problem: Problem,
+    memo: Tensor | None,
+    kept: list[Tensor],
+    grad_out: Tensor,
+    room: Tensor,
+    depth: int,
+    terms: int,
+    needs: Sequence[bool],
+    repeated: list[Tensor],
+) -> Gradients:
+    """With all states up to G⁽ᵗᵉʳᵐˢ⁾."""
+    states = [*repeated, *kept]
+    z_bar = _first_z_bar(problem, memo, states[0] if depth else None, grad_out, room)
+    scratch = [z_bar, room, acquire(grad_out)]
+    gradients = _adjoint(library, problem, states, scratch, depth, terms, needs)
+    release(*repeated, *(buffer for buffer in scratch if buffer is not gradients.b))
+    return gradients
+
+
+def _first_z_bar(
+    problem: Problem, memo: Tensor | None, below: Tensor | None, grad_out: Tensor, room: Tensor
+) -> Tensor:
+    """Z̄⁽⁰⁾ = φ'(Z⁽⁰⁾) ⊙ Ḡ⁽⁰⁾ in the inner node order; ``below`` is G⁽¹⁾."""
+    adj, phi, out = problem.adj, problem.activation, acquire(grad_out)
+    if phi.from_output:
+        assert memo is not None
+        if adj.order is None:
+            return phi.chain(grad_out.contiguous(), memo, out=out)
+        return adj.permute(phi.chain(grad_out.contiguous(), memo, out=room), out=out)
+    z = pre_activation(problem, 0, below, None, room)
+    return phi.chain(adj.permute(grad_out.contiguous()), z, out=out)
+
+
+def _adjoint(
+    library: ctypes.CDLL | None,
+    problem: Problem,
+    states: list[Tensor],
+    scratch: list[Tensor],
+    depth: int,
+    terms: int,
+    needs: Sequence[bool],
+) -> Gradients:
+    """The terms from Z̄⁽⁰⁾ in ``scratch[0]``; ``states`` are G⁽¹⁾, G⁽²⁾, ..."""
+    adj, (z_bar, product, b_bar), count = problem.adj, scratch, min(terms, depth)
+    part = adj.rows_t
+    if library is None:
+        sums = plain_adjoint(problem, states, z_bar, product, b_bar, depth, terms, needs[3])
+    elif part is None:  # the same loop, in C++
+        sums = Gradients(b_bar, *kernel.adjoint(library, problem, count, terms, states, [z_bar, product], b_bar))
+    else:
+        sums = _fused_sums(problem, b_bar.copy_(z_bar))
+        spare = [product]
+
+        def term(n: int, z: Tensor, below: Tensor) -> Tensor:
+            following = spare.pop()
+            _fused_term(library, problem, part, n, n + 1 == terms, z, below, following, sums)
+            spare.append(z)
+            return following
+
+        ascend(term, z_bar, lambda n: states[n - 1], count)
+    return _needed(problem, sums, adj.unpermute(b_bar, out=product) if needs[0] else None, needs)
+
+
+def plain_adjoint(
+    problem: Problem,
+    states: Sequence[Tensor],
+    z_bar: Tensor,
+    product: Tensor,
+    b_bar: Tensor,
+    depth: int,
+    terms: int,
+    with_edges: bool,
+) -> Gradients:
+    """The adjoint by torch operations, in the inner node order."""
+    phi, count = problem.activation, min(terms, depth)
+    weight_bar, eps_bar = torch.zeros_like(problem.weight), torch.zeros_like(problem.eps)
+    sums = Gradients(b_bar.copy_(z_bar), weight_bar, eps_bar)
+    sums.value = torch.zeros_like(problem.adj.value) if with_edges else None
+
+    def term(n: int, z: Tensor, below: Tensor) -> Tensor:
+        def kept() -> Tensor:
+            if phi.from_output:
+                return below
+            # φ' needs z itself: repeat the step up to φ
+            return pre_activation(problem, n + 1, states[n + 1] if n + 1 < depth else None, None, product)
+
+        return sums.add_term(problem, n, z, below, None if n + 1 == terms else kept, product)
+
+    ascend(term, z_bar, lambda n: states[n - 1], count)
+    return sums
+
+
+def _repeated_adjoint(
+    library: ctypes.CDLL,
+    problem: Problem,
+    z_bar: Tensor,
+    kept: list[Tensor],
+    room: list[Tensor],
+    depth: int,
+    terms: int,
+    needs: Sequence[bool],
+) -> Gradients:
+    """The adjoint with each state found anew from G⁽ᴺ⁾: four buffers for N(N - 1)/2 steps, whatever N is.
+
+    ``room`` holds the buffers that are free at the moment.
+    """
+    adj, last = problem.adj, min(terms, depth)
+    there, back = PartRows.whole(adj.matrix), PartRows.whole(adj.matrix_t)
+    (farthest,) = kept
+
+    def spare() -> Tensor:
+        return room.pop() if room else acquire(farthest)
+
+    def repeat(n: int, g: Tensor) -> Tensor:
+        above = spare()
+        kernel.step(library, problem, there, n, g, None, above)
+        if g is not farthest:
+            room.append(g)
+        return above
+
+    def term(n: int, z: Tensor, below: Tensor) -> Tensor:
+        following = spare() if below is farthest else below  # row by row: Z̄ takes the place of a state
+        _fused_term(library, problem, back, n, n + 1 == terms, z, below, following, sums)
+        room.append(z)
+        return following
+
+    b_bar = spare().copy_(z_bar)
+    sums = _fused_sums(problem, b_bar)
+    z_bar = ascend(term, z_bar, lambda level: descend(repeat, farthest, range(level, last)), last)
+    if adj.rank is not None:
+        b_bar, z_bar = adj.unpermute(b_bar, out=z_bar), b_bar
+    release(z_bar, *room)
+    return _needed(problem, sums, b_bar if needs[0] else None, needs)
+
+
+def _fused_sums(problem: Problem, b_bar: Tensor) -> Gradients:
+    """What :func:`_fused_term` adds to; of ε for each channel."""
+    weight = problem.weight.contiguous()
+    return Gradients(b_bar, torch.zeros_like(weight), torch.zeros_like(weight[0]))
+
+
+def _fused_term(
+    library: ctypes.CDLL,
+    problem: Problem,
+    rows: PartRows,
+    n: int,
+    last: bool,
+    z: Tensor,
+    below: Tensor,
+    following: Tensor,
+    sums: Gradients,
+) -> None:
+    """:meth:`Gradients.add_term`, fused: what needs no rows of others is computed while those travel."""
+    for halo in rows.halves(z):
+        into: Any = (sums.b, sums.weight, sums.eps)
+        kernel.adjoint_step(library, problem, rows, n, last, z, halo, below, following, *into)
+
+
+def _needed(problem: Problem, sums: Gradients, b_bar: Tensor | None, needs: Sequence[bool]) -> Gradients:
+    """Those that are asked for."""
+    eps = sums.eps
+    if eps is not None and eps.dim() > problem.eps.dim():
+        eps = eps.sum()
+    return Gradients(
+        b_bar, sums.weight if needs[1] else None, eps if needs[2] else None, sums.value if needs[3] else None
+    )

@@ -1,0 +1,1 @@
+"""Answers for a few nodes from their neighbourhood alone, with a proof."""

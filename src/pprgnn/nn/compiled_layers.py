@@ -1,0 +1,247 @@
+"""The forward pass of the layers where plain Python is not possible: under compilers, ``torch.func`` and ONNX.
+
+:class:`pprgnn.nn.PPRConv` becomes operators (:mod:`pprgnn.nn.compiled`), and plain messages for ONNX. How deep an
+:class:`pprgnn.nn.InfiniteDepth` goes is found by an operator that is opaque to compilers and calls the convolution
+as plain Python does; its answer, the state from which a few steps are left, is a constant to the gradient. Those
+last steps are compiled with everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.backend.handles import object_of
+from pprgnn.core.depth import Fixed, run_at_depth
+from pprgnn.core.recursion import unrolled
+from pprgnn.core.rounding import described
+from pprgnn.nn import compiled
+from pprgnn.nn.known_convs import analyze_conv
+from pprgnn.nn.messages import normalized_edges, propagated
+from pprgnn.nn.operators import ALL, OWN, Graph, Options, activation_word, rule_word
+from pprgnn.nn.wrapped_conv import draws_at_random
+
+if TYPE_CHECKING:
+    from pprgnn.nn.infinite_depth import InfiniteDepth
+    from pprgnn.nn.ppr_conv import PPRConv
+
+PLACES = "0123456789"
+
+
+def is_needed(edge_index: Any) -> bool:
+    """Whether a compiler or a transform of ``torch.func`` runs this code; neither can read sparse tensors."""
+    plain = isinstance(edge_index, Adjacency) or getattr(edge_index, "layout", None) is torch.strided
+    return plain and (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def eager_only(function: Callable[..., Tensor], *args: Any) -> Any:
+    """Call a function that compilers must not look into: sparse tensors and equilibria are beyond them."""
+    return function(*args)
+
+
+def forward_product(layer: PPRConv, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
+    """The forward pass of the layer, by operators."""
+    b = layer.lin(x).to(layer.weight.dtype)  # autocast may have lowered it
+    if torch.onnx.is_in_onnx_export():
+        with torch.autocast(b.device.type, enabled=False):
+            return _messages(layer, b, edge_index, edge_weight)
+    handle = None if torch.compiler.is_exporting() else layer.handle
+    graph = _graph(layer, b, edge_index, edge_weight, handle)
+    if b.dim() == 2:
+        return _state(layer, b, graph, 0)
+    states = [_state(layer, part, graph, i) for i, part in enumerate(b)]
+    return torch.stack(states) if states else b
+
+
+def _state(layer: PPRConv, b: Tensor, graph: Graph, part: int) -> Tensor:
+    one: Callable[..., Any] = compiled.propagate
+    many: Callable[..., Any] = compiled.solve
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        one, many = compiled.Propagate.apply, compiled.Solve.apply
+    b = layer._input_term(one(b, *graph, False) if layer.smooth_input else b)
+    weight, eps = layer.recurrent_weight(), layer.eps
+    if not isinstance(eps, Tensor):
+        eps = torch.full((), eps, dtype=b.dtype, device=b.device)
+    eps = eps.to(b.dtype)
+    tensors = [b, weight, eps] if graph.value is None else [b, weight, eps, graph.value]
+    exported_for_use = torch.compiler.is_exporting() and not layer.training
+    wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors) and not exported_for_use
+    slots = layer.grad_terms if wants_grad and layer.grad_terms is not None else 0
+    if isinstance(layer.depth_rule, Fixed):
+        slots = min(slots, layer.depth_rule.k)
+    alone = graph.layer is None
+    options = Options(
+        rule_word(layer.depth_rule) if alone else OWN,
+        activation_word(layer.activation),
+        layer.tol if alone else 0.0,
+        layer.max_depth if alone else 0,
+        ALL if layer.grad_terms is None else layer.grad_terms,
+        min(slots, 1) if layer.checkpoint else slots,
+        layer.checkpoint,
+        wants_grad,
+        part,
+    )
+    if alone and OWN in (options.rule, options.activation):
+        raise ValueError(
+            "A depth rule or activation of your own cannot be exported; use a built-in one (depth=None, a number, "
+            "pprgnn.Certificate() or pprgnn.Influence(); activation='relu', 'leaky_relu', 'tanh' or 'identity')."
+        )
+    state: Tensor = many(b, weight, eps, *graph, *options)[0]
+    return state
+
+
+def _graph(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | None, handle: Tensor | None) -> Graph:
+    if handle is None and layer._cached_adj is not None:  # while a layer lives, the operator looks there
+        edge_index = layer._cached_adj
+    if isinstance(edge_index, Adjacency):
+        if edge_weight is not None:
+            raise ValueError("An Adjacency carries its own weights; pass edge_weight when building it.")
+        crow, col = edge_index.indices
+        own = None if handle is None else edge_index.handle
+        how = f"csr {edge_index.normalize or 'none'}"
+        return Graph(crow, edge_index.value, col, edge_index.order, edge_index.rank, own, handle, how)
+    normalize, loops = layer.normalization, layer.add_self_loops
+    flipped = " flipped" if layer.flow != "source_to_target" else ""
+    keep = " keep" if layer.cached else ""
+    if edge_weight is not None and edge_weight.requires_grad and torch.is_grad_enabled():
+        # Autograd follows the normalisation itself, and the operator gives the gradient of what comes out.
+        edge_index, edge_weight = normalized_edges(edge_index, edge_weight, b, normalize, loops, layer.flow)
+        normalize, loops, keep = None, False, ""
+    how = f"edges {normalize or 'none'}{' loops' if loops else ''}{flipped}{keep}"
+    return Graph(edge_index, edge_weight, None, None, None, None, handle, how)
+
+
+def _messages(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
+    """The whole recursion in standard operations."""
+    if not isinstance(layer.depth_rule, Fixed):
+        raise ValueError(compiled.NOT_IN_ONNX)
+    if not isinstance(edge_index, Tensor):
+        raise ValueError("ONNX needs an edge_index of shape (2, num_edges), not a sparse adjacency.")
+    edge_index, edge = normalized_edges(
+        edge_index, edge_weight, b[0] if b.dim() == 3 else b, layer.normalization, layer.add_self_loops, layer.flow
+    )
+    source, target = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)
+    edges = (source, target, edge)
+    b = layer._input_term(propagated(b, *edges) if layer.smooth_input else b)
+    weight, eps = layer.recurrent_weight(), torch.as_tensor(layer.eps, dtype=b.dtype, device=b.device)
+
+    def step(g: Tensor) -> Tensor:
+        return propagated(g, *edges) @ weight
+
+    return unrolled(step, b, eps, layer.activation, range(layer.depth_rule.k))
+
+
+# ------------------------------------------------------------------------------------------------- any convolution
+def _settle(
+    b: Tensor,
+    eps: Tensor,
+    layer: Tensor,
+    parameters: Sequence[Tensor],
+    arguments: Sequence[Tensor],
+    names: Sequence[str],
+    terms: int,
+) -> Tensor:
+    owner: InfiniteDepth | None = object_of(layer)
+    if owner is None:
+        raise RuntimeError("This compiled code needs a layer that is gone; keep the model, or compile it again.")
+    args = tuple(value for name, value in zip(names, arguments, strict=True) if name in PLACES)
+    kwargs = {name: value for name, value in zip(names, arguments, strict=True) if name not in PLACES}
+    own = dict(zip(_names(owner), parameters, strict=True))
+
+    def call(g: Tensor) -> Tensor:
+        out: Tensor = torch.func.functional_call(owner.conv, own, (g, *args), kwargs)
+        return out
+
+    with torch.no_grad():
+        problem = owner.problem(b, eps, call, args, kwargs, analyze_conv(owner.conv, b, args, kwargs))
+        problem.check()
+
+        def pass_of(k: int) -> tuple[tuple[Tensor, Callable[[], Tensor]], Callable[[], list[Tensor]]]:
+            state = problem.start(k, terms)
+
+            def output() -> Tensor:
+                return problem.finish(state, terms, False)
+
+            return (state, output), lambda: [output(), state] if terms else [state]
+
+        limits = (owner.tol, owner.max_depth)
+        found, (state, output) = run_at_depth(owner.depth_rule, problem, *limits, terms, pass_of, terms > 0)
+        solution = described(problem, output(), found, *limits)
+    # The compiler may re-use the memory of the state.
+    owner.last_solution = replace(solution, state=b.new_empty(0))
+    return state
+
+
+settle = torch.library.custom_op(
+    "pprgnn::settle",
+    _settle,
+    mutates_args=(),
+    schema="(Tensor b, Tensor eps, Tensor layer, Tensor[] parameters, Tensor[] arguments, str[] names, int terms) "
+    "-> Tensor",
+)
+
+
+@settle.register_fake
+def _(b: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(b, memory_format=torch.contiguous_format)
+
+
+def forward_steps(
+    layer: InfiniteDepth,
+    b: Tensor,
+    call: Callable[[Tensor], Tensor],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Tensor:
+    """The state; ``call`` is the convolution on these arguments."""
+    phi, wants_grad = layer.activation, torch.is_grad_enabled()
+    rates = layer.eps
+    eps = rates.to(b.dtype) if isinstance(rates, Tensor) else torch.full((), rates, dtype=b.dtype, device=b.device)
+    rule, terms = layer.depth_rule, (layer.grad_terms if wants_grad else 0)
+    if isinstance(rule, Fixed):
+        g, left = phi.function(b), rule.k
+        if terms is not None and terms < rule.k:
+            with torch.no_grad():
+                g = unrolled(call, b, eps, phi, range(terms, rule.k))
+            left = terms
+    else:
+        _check(layer, args, kwargs)
+        assert terms is not None
+        names, values = _flat(args, kwargs)
+        parameters = [*layer.conv.parameters(), *layer.conv.buffers()]
+        with torch.no_grad():
+            g = torch.ops.pprgnn.settle(b, eps, layer.handle, parameters, values, names, terms)
+        left = terms
+    return unrolled(call, b, eps, phi, range(left), g)
+
+
+def _check(layer: InfiniteDepth, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    name, remedy = type(layer.conv).__name__, "run the model once and use pprgnn.nn.freeze_depth(model)"
+    if torch.compiler.is_exporting():
+        raise ValueError(f"'{type(layer).__name__}' of adaptive depth cannot be exported; {remedy}.")
+    if layer.grad_terms is None:
+        raise ValueError(f"Compiled code needs a number of gradient terms; give grad_terms=..., or {remedy}.")
+    if layer.training and draws_at_random(layer.conv):
+        raise ValueError(
+            f"Dropout inside {name} needs one mask for all steps, which compiled code cannot give; put dropout "
+            f"around the layer instead."
+        )
+    if not all(value is None or isinstance(value, Tensor) for value in (*args, *kwargs.values())):
+        raise ValueError(f"Compiled code of adaptive depth takes tensors alone behind x; {remedy}.")
+
+
+def _names(layer: InfiniteDepth) -> list[str]:
+    return [name for name, _ in (*layer.conv.named_parameters(), *layer.conv.named_buffers())]
+
+
+def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[str], list[Tensor]]:
+    """The tensors among the arguments, with their places or names."""
+    places = [(str(i), value) for i, value in enumerate(args) if value is not None]
+    named = [*places, *((name, value) for name, value in kwargs.items() if value is not None)]
+    return [name for name, _ in named], [value for _, value in named]
