@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -11,15 +10,16 @@ from pprgnn.cli.options import (
     PAGE,
     SWITCH,
     AtOnce,
-    Json,
     NewGraph,
     Reading,
-    RunArgument,
-    Set,
-    SummaryJson,
     TableDetails,
     Tables,
-    What,
+    argument,
+    flag,
+    json_flag,
+    option,
+    set_option,
+    what_argument,
 )
 
 DIGITS = 4  # of probabilities
@@ -52,15 +52,11 @@ class Import:
     Shows what it looks like, how each column was read and what was guessed, and keeps it in one file for training.
     """
 
-    graph: Annotated[
-        Path | None, typer.Argument(metavar="[GRAPH]", help="A GraphML, npz or prepared safetensors file.")
-    ] = None
+    graph: Path | None = argument("A GraphML, npz or prepared safetensors file.", "[GRAPH]", default=None)
     tables: Tables
     details: TableDetails
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep the graph in this .safetensors file.")
-    ] = None
-    as_json: Json = False
+    output: Path | None = option("Keep the graph in this .safetensors file.", "--output", "-o")
+    as_json: bool = json_flag()
 
 
 @command(data_app, "list", "data:list_sets", "data list --json")
@@ -68,7 +64,7 @@ class Import:
 class ListSets:
     """List the known data sets, and which are here."""
 
-    as_json: Json = False
+    as_json: bool = json_flag()
 
 
 @command(data_app, "info", "data:info", "data info PPI-GO")
@@ -79,8 +75,8 @@ class Info:
     Counts, split, origin, licence, and where each of its files is or belongs.
     """
 
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"A data set, {NAMED}")]
-    as_json: Json = False
+    name: str = argument(f"A data set, {NAMED}", "NAME")
+    as_json: bool = json_flag()
 
 
 @command(data_app, "fetch", "data_fetch:fetch_sets", "data fetch NCI1 PROTEINS")
@@ -92,10 +88,8 @@ class Fetch:
     download that was cut off is resumed.
     """
 
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help=f"Data sets, {NAMED}")]
-    unchecked: Annotated[
-        bool, typer.Option("--unchecked", help="Take files that have changed since they were described here.")
-    ] = False
+    names: list[str] = argument(f"Data sets, {NAMED}", "NAME")
+    unchecked: bool = flag("Take files that have changed since they were described here.", "--unchecked")
 
 
 @command(data_app, "verify", "data:verify_sets", "data verify MUTAG NCI1")
@@ -106,9 +100,7 @@ class Verify:
     Compares every file with its SHA-256, then reads the data set and compares its counts.
     """
 
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Data sets; without names, all that are ready.")
-    ] = None
+    names: list[str] | None = argument("Data sets; without names, all that are ready.", "NAME", default=None)
 
 
 # -------------------------------------------------------------------------------------------------------- training
@@ -126,50 +118,30 @@ class Train:
     On your own tables, on a known data set, or by a recipe. Every run is a folder; Ctrl-C saves, --resume goes on.
     """
 
-    what: What = None
+    what: str | None = what_argument()
     tables: Tables
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="NAME[,NAME...]",
-            help="Which system; `pprgnn models` lists them. Several, as in pprgnn,gcn,appnp, are compared on the "
-            "same splits.",
-        ),
-    ] = None
-    changes: Set = None
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Of the run; runs/... by default.")
-    ] = None
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Go on with this run; with --set epochs=N, also beyond its end."),
-    ] = None
-    folds: Annotated[
-        str | None, typer.Option(metavar="N|all", help="Train once per split: 'all', or how many.")
-    ] = None
-    seeds: Annotated[int, typer.Option(help="Train once per seed.", min=1)] = 1
-    ensemble: Annotated[bool, typer.Option("--ensemble", help="Score the seeds of a split together, too.")] = False
-    nproc: Annotated[
-        int | None,
-        typer.Option(help="So many processes train together: parts of one graph, or many graphs.", min=1),
-    ] = None
-    restarts: Annotated[
-        int, typer.Option(help="With --nproc: how often to go on by itself after a failure.", min=0)
-    ] = 0
+    model: str | None = option(
+        "Which system; `pprgnn models` lists them. Several, as in pprgnn,gcn,appnp, are compared "
+        "on the same splits.",
+        "--model",
+        "-m",
+        metavar="NAME[,NAME...]",
+    )
+    changes: list[str] | None = set_option()
+    output: Path | None = option("Of the run; runs/... by default.", "--output", "-o", metavar="FOLDER")
+    resume: Path | None = option("Go on with this run; with --set epochs=N, also beyond its end.", metavar="RUN")
+    folds: str | None = option("Train once per split: 'all', or how many.", metavar="N|all")
+    seeds: int = option("Train once per seed.", default=1, min=1)
+    ensemble: bool = flag("Score the seeds of a split together, too.", "--ensemble")
+    nproc: int | None = option("So many processes train together: parts of one graph, or many graphs.", min=1)
+    restarts: int = option("With --nproc: how often to go on by itself after a failure.", default=0, min=0)
     at_once: AtOnce
     details: TableDetails
-    as_json: SummaryJson = False
-    report: Annotated[
-        bool,
-        typer.Option(
-            "--report/--no-report", envvar=SWITCH, help=f"Write {PAGE} into the run's folder at the end."
-        ),
-    ] = True
-    show_settings: Annotated[
-        bool, typer.Option("--settings", help="List all settings with their defaults, and the recipes.")
-    ] = False
+    as_json: bool = json_flag("The summary as JSON, for programs; no progress.")
+    report: bool = option(
+        f"Write {PAGE} into the run's folder at the end.", "--report/--no-report", default=True, envvar=SWITCH
+    )
+    show_settings: bool = flag("List all settings with their defaults, and the recipes.", "--settings")
 
 
 @command(app, "evaluate", "evaluate:evaluate", "evaluate runs/cora")
@@ -180,9 +152,9 @@ class Evaluate:
     On the parts of its own data, or on everything that is labelled in new data.
     """
 
-    run: RunArgument
+    run: Path = argument("Folder of a run, or a model's file.", "RUN")
     new: NewGraph
-    as_json: Json = False
+    as_json: bool = json_flag()
 
 
 @command(app, "predict", "predict:predict", "predict runs/cora -o predictions.csv")
@@ -194,33 +166,24 @@ class Predict:
     standard output, with tabs between their columns.
     """
 
-    run: RunArgument
-    edges: Annotated[Path | None, typer.Option(help="Edge table of a new graph.")] = None
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--nodes",
-            help="Only these nodes, at the price of their neighbourhood: ids separated by commas, or @FILE with "
-            "one per line; may be repeated. With --edges, a file is its node table, with columns as in training.",
-        ),
-    ] = None
-    data: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Other data: a name or a .safetensors file.")
-    ] = None
+    run: Path = argument("Folder of a run, or a model's file.", "RUN")
+    edges: Path | None = option("Edge table of a new graph.")
+    nodes: list[str] | None = option(
+        "Only these nodes, at the price of their neighbourhood: ids separated by commas, or @FILE with "
+        "one per line; may be repeated. With --edges, a file is its "
+        "node table, with columns as in training.",
+        "--nodes",
+    )
+    data: str | None = option("Other data: a name or a .safetensors file.", metavar="NAME")
     reading: Reading
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a .csv, .tsv, .parquet or .xlsx file.")
-    ] = None
-    unlabelled: Annotated[bool, typer.Option("--unlabelled", help="Only what has no label yet.")] = False
-    precision: Annotated[
-        int | None,
-        typer.Option(
-            help=f"Significant digits of probabilities; {DIGITS} by default, all of them in Parquet and JSON.",
-            min=1,
-            max=17,
-        ),
-    ] = None
-    as_json: Json = False
+    output: Path | None = option("Write a .csv, .tsv, .parquet or .xlsx file.", "--output", "-o")
+    unlabelled: bool = flag("Only what has no label yet.", "--unlabelled")
+    precision: int | None = option(
+        f"Significant digits of probabilities; {DIGITS} by default, all of them in Parquet and JSON.",
+        min=1,
+        max=17,
+    )
+    as_json: bool = json_flag()
 
 
 @command(app, "explain", "explain:explain", "explain runs/cora --node 17")
@@ -232,23 +195,15 @@ class Explain:
     network looked.
     """
 
-    run: RunArgument
-    node: Annotated[str | None, typer.Option(help="The node, as the source names it.")] = None
-    graph: Annotated[
-        int | None, typer.Option(help="Which graph, from 0, where there are several or graphs have the labels.")
-    ] = None
-    target: Annotated[
-        str | None, typer.Option(metavar="CLASS", help="Explain this class; the most probable one by default.")
-    ] = None
-    top: Annotated[int, typer.Option(min=0, help="How many influential nodes and features to show.")] = 10
-    features: Annotated[
-        bool, typer.Option("--features", help="Which features decide in the mean over the test part.")
-    ] = False
-    sample: Annotated[
-        int, typer.Option(min=1, help="With --features: over how many nodes or graphs of that part.")
-    ] = 32
+    run: Path = argument("Folder of a run, or a model's file.", "RUN")
+    node: str | None = option("The node, as the source names it.")
+    graph: int | None = option("Which graph, from 0, where there are several or graphs have the labels.")
+    target: str | None = option("Explain this class; the most probable one by default.", metavar="CLASS")
+    top: int = option("How many influential nodes and features to show.", default=10, min=0)
+    features: bool = flag("Which features decide in the mean over the test part.", "--features")
+    sample: int = option("With --features: over how many nodes or graphs of that part.", default=32, min=1)
     new: NewGraph
-    as_json: Json = False
+    as_json: bool = json_flag()
 
 
 @command(app, "explore", "explore:explore", "explore runs/cora")
@@ -260,10 +215,10 @@ class Explore:
     form with depth. Several runs on the same data can be compared.
     """
 
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs on the same data.")]
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; 8471 or a free one by default.")] = None
-    host: Annotated[str, typer.Option(help="Address of this machine that only itself can reach.")] = "127.0.0.1"
-    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False
+    runs: list[Path] = argument("Folders of runs on the same data.", "RUN")
+    port: int | None = option("Port; 8471 or a free one by default.", min=1, max=65535)
+    host: str = option("Address of this machine that only itself can reach.", default="127.0.0.1")
+    open_page: bool = option("Open the page in the browser.", "--open/--no-open", default=False)
     new: NewGraph
 
 
@@ -276,19 +231,12 @@ class Report:
     needs no network. Several runs are shown side by side.
     """
 
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, studies or comparisons; several are compared."),
-    ]
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help=f"The page; by default RUN/{PAGE}, or {PAGE} for several."),
-    ] = None
-    seconds: Annotated[
-        float,
-        typer.Option(min=1, help="About how long measuring a run may take; done once, or again with more time."),
-    ] = 30.0
-    again: Annotated[bool, typer.Option("--again", help="Measure anew what was measured before.")] = False
+    runs: list[Path] = argument("Folders of runs, studies or comparisons; several are compared.", "RUN...")
+    output: Path | None = option(f"The page; by default RUN/{PAGE}, or {PAGE} for several.", "--output", "-o")
+    seconds: float = option(
+        "About how long measuring a run may take; done once, or again with more time.", default=30.0, min=1
+    )
+    again: bool = flag("Measure anew what was measured before.", "--again")
 
 
 @command(app, "tune", "tune:tune", "tune cora --trials 30 -o tunings/cora")
@@ -300,31 +248,21 @@ class Tune:
     Ctrl-C saves, --resume goes on. Tables with unusual columns go through `pprgnn data import` first.
     """
 
-    what: What = None
+    what: str | None = what_argument()
     tables: Tables
-    trials: Annotated[int | None, typer.Option(help=f"How many trainings; {TRIALS} by default.", min=1)] = None
-    search: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=RANGE",
-            help="What to search instead of the usual: lr=0.001..0.1:log, dropout=0..0.8, hidden=32,64, or a "
-            ".toml file of such lines. Repeatable.",
-        ),
-    ] = None
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="Which system; `pprgnn models` lists them."),
-    ] = None
-    changes: Set = None
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="tunings/... by default.")
-    ] = None
-    resume: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Go on with the tuning in this folder.")
-    ] = None
-    timeout: Annotated[float | None, typer.Option(metavar="MINUTES", help="Stop after this time.", min=0)] = None
+    trials: int | None = option(f"How many trainings; {TRIALS} by default.", min=1)
+    search: list[str] | None = option(
+        "What to search instead of the usual: lr=0.001..0.1:log, dropout=0..0.8, hidden=32,64, or a "
+        ".toml file of such lines. Repeatable.",
+        metavar="KEY=RANGE",
+    )
+    model: str | None = option("Which system; `pprgnn models` lists them.", "--model", "-m", metavar="NAME")
+    changes: list[str] | None = set_option()
+    output: Path | None = option("tunings/... by default.", "--output", "-o", metavar="FOLDER")
+    resume: Path | None = option("Go on with the tuning in this folder.", metavar="FOLDER")
+    timeout: float | None = option("Stop after this time.", metavar="MINUTES", min=0)
     at_once: AtOnce
-    as_json: SummaryJson = False
+    as_json: bool = json_flag("The summary as JSON, for programs; no progress.")
 
 
 # ---------------------------------------------------------------------------------------------------- all the rest
@@ -337,52 +275,31 @@ class Reproduce:
     goes on, and runs nothing twice.
     """
 
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME...",
-            help="graphs, ppi, amazon, timing, depth, chains, heterophily, convolutions, ablations, or all of "
-            "them; report: only the page.",
-        ),
-    ]
-    models: Annotated[
-        list[str] | None, typer.Option(metavar="NAME,NAME", help="Only these systems. Repeatable.")
-    ] = None
-    data: Annotated[
-        list[str] | None, typer.Option(metavar="NAME,NAME", help="Only these data sets. Repeatable.")
-    ] = None
-    protocol: Annotated[str, typer.Option(metavar="NAME", help="paper, honest or both.")] = "both"
-    folds: Annotated[int | None, typer.Option(help="Only so many splits.", min=1)] = None
-    seeds: Annotated[int | None, typer.Option(help="So many seeds.", min=1)] = None
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Try it: tiny networks, two epochs; kept apart, in runs/smoke.")
-    ] = False
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="Cells at once, one CPU thread each; by default as many as cores for graphs, otherwise 1.", min=1
-        ),
-    ] = None
-    backend: Annotated[str, typer.Option(metavar="NAME", help="Where: loky (this machine), dask or ray.")] = "loky"
-    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Of the Dask or Ray cluster.")] = ""
-    plan: Annotated[bool, typer.Option("--plan", help="Only tell what would run, and how long it may take.")] = (
-        False
+    names: list[str] = argument(
+        "graphs, ppi, amazon, timing, depth, chains, heterophily, convolutions, ablations, or all of "
+        "them; report: only the page.",
+        "NAME...",
     )
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="With --plan: every system and data set of all experiments.")
-    ] = False
-    retry: Annotated[bool, typer.Option("--retry", help="Run again what failed.")] = False
-    results: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Of the results; results by default.")] = (
-        None
+    models: list[str] | None = option("Only these systems. Repeatable.", metavar="NAME,NAME")
+    data: list[str] | None = option("Only these data sets. Repeatable.", metavar="NAME,NAME")
+    protocol: str = option("paper, honest or both.", default="both", metavar="NAME")
+    folds: int | None = option("Only so many splits.", min=1)
+    seeds: int | None = option("So many seeds.", min=1)
+    smoke: bool = flag("Try it: tiny networks, two epochs; kept apart, in runs/smoke.", "--smoke")
+    jobs: int | None = option(
+        "Cells at once, one CPU thread each; by default as many as cores for graphs, otherwise 1.", min=1
     )
-    page: Annotated[Path | None, typer.Option(help="The page; RESULTS.md by default.")] = None
-    as_json: Annotated[bool, typer.Option("--json", help="With --plan: as JSON, for programs.")] = False
-    html: Annotated[
-        bool,
-        typer.Option(
-            "--report/--no-report", envvar=SWITCH, help=f"Write the page as {PAGE}, too, with the results."
-        ),
-    ] = True
+    backend: str = option("Where: loky (this machine), dask or ray.", default="loky", metavar="NAME")
+    address: str = option("Of the Dask or Ray cluster.", default="", metavar="HOST:PORT")
+    plan: bool = flag("Only tell what would run, and how long it may take.", "--plan")
+    verbose: bool = flag("With --plan: every system and data set of all experiments.", "--verbose")
+    retry: bool = flag("Run again what failed.", "--retry")
+    results: Path | None = option("Of the results; results by default.", metavar="FOLDER")
+    page: Path | None = option("The page; RESULTS.md by default.")
+    as_json: bool = flag("With --plan: as JSON, for programs.", "--json")
+    html: bool = option(
+        f"Write the page as {PAGE}, too, with the results.", "--report/--no-report", default=True, envvar=SWITCH
+    )
 
 
 @command(app, "partition", "partition:partition", "partition com-DBLP --parts 8")
@@ -394,28 +311,20 @@ class Partition:
     computing times are measured here, on the real parts; the network is a model.
     """
 
-    what: Annotated[str, typer.Argument(metavar="NAME", help="A data set, a recipe, or a .safetensors graph.")]
-    parts: Annotated[int, typer.Option("--parts", "-p", help="How many: one per process.")] = 2
-    method: Annotated[str, typer.Option(help="metis, range, random, or auto: metis where it is installed.")] = (
-        "auto"
+    what: str = argument("A data set, a recipe, or a .safetensors graph.", "NAME")
+    parts: int = option("How many: one per process.", "--parts", "-p", default=2)
+    method: str = option("metis, range, random, or auto: metis where it is installed.", default="auto")
+    seed: int = option("Of metis and random.", default=0)
+    channels: int | None = option("Channels of the state; by default those of the recipe.", "--width")
+    network: str = option(
+        "loopback (measured here), 10gbit, 100gbit or infiniband (typical figures).", default="10gbit"
     )
-    seed: Annotated[int, typer.Option(help="Of metis and random.")] = 0
-    channels: Annotated[
-        int | None, typer.Option("--width", help="Channels of the state; by default those of the recipe.")
-    ] = None
-    network: Annotated[
-        str, typer.Option(help="loopback (measured here), 10gbit, 100gbit or infiniband (typical figures).")
-    ] = "10gbit"
-    latency: Annotated[float | None, typer.Option(help="Of the network instead, in seconds.")] = None
-    bandwidth: Annotated[float | None, typer.Option(help="Of the network instead, in bytes per second.")] = None
-    threads: Annotated[int, typer.Option(help="Of each process.")] = 1
-    also: Annotated[
-        str | None, typer.Option("--simulate", metavar="P,P,...", help="Predict these numbers of parts as well.")
-    ] = None
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep the part of each node (.safetensors).")
-    ] = None
-    as_json: Json = False
+    latency: float | None = option("Of the network instead, in seconds.")
+    bandwidth: float | None = option("Of the network instead, in bytes per second.")
+    threads: int = option("Of each process.", default=1)
+    also: str | None = option("Predict these numbers of parts as well.", "--simulate", metavar="P,P,...")
+    output: Path | None = option("Keep the part of each node (.safetensors).", "--output", "-o")
+    as_json: bool = json_flag()
 
 
 @command(app, "models", "models:models", "models gat")
@@ -426,11 +335,9 @@ class Models:
     Ours and those it is compared with: what each can do, its settings, and its size on some data.
     """
 
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", help="Tell all about these.")] = None
-    data: Annotated[
-        str | None, typer.Option(metavar="DATA", help="How many parameters they have on this data set.")
-    ] = None
-    as_json: Json = False
+    names: list[str] | None = argument("Tell all about these.", "[NAME]", default=None)
+    data: str | None = option("How many parameters they have on this data set.", metavar="DATA")
+    as_json: bool = json_flag()
 
 
 @command(app, "doctor", "doctor:doctor", "doctor --json")
@@ -442,4 +349,4 @@ class Doctor:
     Ends with 1 if something is broken, otherwise with 0.
     """
 
-    as_json: Json = False
+    as_json: bool = json_flag()

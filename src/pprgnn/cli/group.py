@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
-from typing import Any, TypeVar
+from inspect import Parameter, Signature
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
+from pprgnn.cli.options import TYPED
 from pprgnn.data.errors import DataError
 from pprgnn.training.terminal import styled
 
@@ -37,7 +38,7 @@ def command(app: typer.Typer, name: str, does: str, example: str) -> Callable[[t
             getattr(import_module(f"pprgnn.cli.{module}"), function)(_filled(options, values))
 
         parameters = list(_parameters(options))
-        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {each.name: each.annotation for each in parameters}
         called.__doc__ = options.__doc__
         app.command(name, epilog=f"Example: pprgnn {example}")(called)
@@ -46,15 +47,14 @@ def command(app: typer.Typer, name: str, does: str, example: str) -> Callable[[t
     return add
 
 
-def _parameters(options: Any) -> Iterator[inspect.Parameter]:
+def _parameters(options: Any) -> Iterator[Parameter]:
     for each in fields(options):
         if is_dataclass(each.type):
             yield from _parameters(each.type)
         else:
-            default = inspect.Parameter.empty if each.default is MISSING else each.default
-            yield inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=each.type
-            )
+            default = Parameter.empty if each.default is MISSING else each.default
+            typed = Annotated[each.type, each.metadata[TYPED]]
+            yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=typed)
 
 
 def _filled(options: Any, values: dict[str, Any]) -> Any:

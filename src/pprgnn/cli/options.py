@@ -1,28 +1,48 @@
 """Options that several commands share. Nothing that takes time is imported here, so that `--help` is quick."""
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+TYPED = "typed"  # what typer knows about a field, in its metadata
 PAGE = "report.html"
 SWITCH = "PPRGNN_REPORT"  # whether pages are written without being asked for
 SEVERAL = ("label", "features", "ignore", "categorical")  # columns, separated by commas
 
-Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
-SummaryJson = Annotated[bool, typer.Option("--json", help="The summary as JSON, for programs; no progress.")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or a model's file.")]
-What = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[WHAT]", help="A .safetensors graph, a known data set, or a recipe (.toml or a name)."
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change a setting; --settings lists them. Repeatable."),
-]
+
+# ----------------------------------------------------------------------------------------------- how they are made
+def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """A field that is an option, with its help; by default it is called as the field."""
+    return field(default=default, metadata={TYPED: typer.Option(*names, help=text, **more)})
+
+
+def flag(text: str, name: str) -> Any:
+    """An option without a value."""
+    return option(text, name, default=False)
+
+
+def argument(text: str, name: str, default: Any = MISSING) -> Any:
+    """A field that is typed without a name; it must be unless it has a default."""
+    return field(default=default, metadata={TYPED: typer.Argument(metavar=name, help=text)})
+
+
+def json_flag(text: str = "As JSON, for programs.") -> Any:
+    """What programs read."""
+    return flag(text, "--json")
+
+
+def what_argument() -> Any:
+    """What to train on."""
+    text = "A .safetensors graph, a known data set, or a recipe (.toml or a name)."
+    return argument(text, "[WHAT]", default=None)
+
+
+def set_option() -> Any:
+    """Changed settings."""
+    text = "Change a setting; --settings lists them. Repeatable."
+    return option(text, "--set", "-s", metavar="KEY=VALUE")
 
 
 # ------------------------------------------------------------------------------------------------- a user's tables
@@ -40,74 +60,44 @@ class _Texts:
 class Columns(_Texts):
     """The fields of `data.own.schema.Columns`, by their names there."""
 
-    source: Annotated[str | None, typer.Option(metavar="COLUMN", help="Where an edge starts.")] = None
-    destination: Annotated[str | None, typer.Option(metavar="COLUMN", help="Where it ends.")] = None
-    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Weight of the edge.")] = None
-    id: Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="Id of the node.")] = None
-    split: Annotated[str | None, typer.Option(metavar="COLUMN", help="Says train, val, test or nothing.")] = None
-    features: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN,COLUMN", help="Feature columns, separated by commas; all others by default."),
-    ] = None
-    ignore: Annotated[str | None, typer.Option(metavar="COLUMN,COLUMN", help="Columns that are no features.")] = (
-        None
+    source: str | None = option("Where an edge starts.", metavar="COLUMN")
+    destination: str | None = option("Where it ends.", metavar="COLUMN")
+    weight: str | None = option("Weight of the edge.", metavar="COLUMN")
+    id: str | None = option("Id of the node.", "--id", metavar="COLUMN")
+    split: str | None = option("Says train, val, test or nothing.", metavar="COLUMN")
+    features: str | None = option(
+        "Feature columns, separated by commas; all others by default.", metavar="COLUMN,COLUMN"
     )
-    categorical: Annotated[
-        str | None, typer.Option(metavar="COLUMN,COLUMN", help="Columns whose numbers are categories.")
-    ] = None
-    label_separator: Annotated[
-        str | None,
-        typer.Option(metavar="MARK", help="Separates several classes in the label column; '' means never."),
-    ] = None
+    ignore: str | None = option("Columns that are no features.", metavar="COLUMN,COLUMN")
+    categorical: str | None = option("Columns whose numbers are categories.", metavar="COLUMN,COLUMN")
+    label_separator: str | None = option(
+        "Separates several classes in the label column; '' means never.", metavar="MARK"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(_Texts):
     """How files are read."""
 
-    encoding: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Of text files: utf-8 (default), cp1252, latin1, utf-16, ..."),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option(metavar="MARK", help="Decimal mark, . or , (found out for each column by default)."),
-    ] = None
-    thousands: Annotated[
-        str | None, typer.Option(metavar="MARK", help="Mark between thousands: , . ' or a blank.")
-    ] = None
-    date: Annotated[
-        str | None,
-        typer.Option(metavar="ORDER", help="Order in dates such as 03/04/2020: dmy, mdy or ymd."),
-    ] = None
-    unknown_nodes: Annotated[
-        str | None,
-        typer.Option(metavar="error|drop|add", help="Edges to nodes without a row; error by default."),
-    ] = None
-    duplicates: Annotated[
-        str | None,
-        typer.Option(metavar="error|first|last", help="Rows with the same node id; error by default."),
-    ] = None
-    empty_ids: Annotated[
-        str | None, typer.Option(metavar="error|drop", help="Rows without a node id; error by default.")
-    ] = None
-    empty_edges: Annotated[
-        str | None, typer.Option(metavar="error|allow", help="No edges at all; error by default.")
-    ] = None
+    encoding: str | None = option("Of text files: utf-8 (default), cp1252, latin1, utf-16, ...", metavar="NAME")
+    decimal: str | None = option("Decimal mark, . or , (found out for each column by default).", metavar="MARK")
+    thousands: str | None = option("Mark between thousands: , . ' or a blank.", metavar="MARK")
+    date: str | None = option("Order in dates such as 03/04/2020: dmy, mdy or ymd.", metavar="ORDER")
+    unknown_nodes: str | None = option("Edges to nodes without a row; error by default.", metavar="error|drop|add")
+    duplicates: str | None = option("Rows with the same node id; error by default.", metavar="error|first|last")
+    empty_ids: str | None = option("Rows without a node id; error by default.", metavar="error|drop")
+    empty_edges: str | None = option("No edges at all; error by default.", metavar="error|allow")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
     """The tables of a user's own graph, and what is to be learned of it."""
 
-    edges: Annotated[Path | None, typer.Option(help="Edge table: CSV, TSV, Parquet or Excel.")] = None
-    nodes: Annotated[Path | None, typer.Option(help="Node table: CSV, TSV, Parquet or Excel.")] = None
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Column of the label; several, separated by commas, hold 0 or 1 each."
-        ),
-    ] = None
+    edges: Path | None = option("Edge table: CSV, TSV, Parquet or Excel.")
+    nodes: Path | None = option("Node table: CSV, TSV, Parquet or Excel.")
+    target: str | None = option(
+        "Column of the label; several, separated by commas, hold 0 or 1 each.", metavar="COLUMN"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +106,9 @@ class TableDetails:
 
     columns: Columns = Columns()
     reading: Reading = Reading()
-    directed: Annotated[bool, typer.Option("--directed", help="Edges have a direction.")] = False
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether tables start with column names.")
-    ] = None
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="What to call the graph.")] = None
+    directed: bool = flag("Edges have a direction.", "--directed")
+    header: bool | None = option("Whether tables start with column names.", "--header/--no-header")
+    name: str | None = option("What to call the graph.", metavar="NAME")
 
     def named(self, target: str | None) -> dict[str, Any]:
         """What was said about columns and reading, as `from_tables` takes it."""
@@ -143,11 +131,9 @@ def spelled(key: str) -> str:
 class NewGraph:
     """Another graph than the one that a run was trained on."""
 
-    edges: Annotated[Path | None, typer.Option(help="Edge table of a new graph.")] = None
-    nodes: Annotated[Path | None, typer.Option(help="Its node table, with the columns as in training.")] = None
-    data: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Other data: a name or a .safetensors file.")
-    ] = None
+    edges: Path | None = option("Edge table of a new graph.")
+    nodes: Path | None = option("Its node table, with the columns as in training.")
+    data: str | None = option("Other data: a name or a .safetensors file.", metavar="NAME")
     reading: Reading = Reading()
 
     @property
@@ -160,9 +146,7 @@ class NewGraph:
 class AtOnce:
     """How many trainings at once, and where."""
 
-    jobs: Annotated[int | None, typer.Option(help="Trainings at once, one CPU thread each.", min=1)] = None
-    workers: Annotated[int | None, typer.Option(hidden=True, min=1)] = None  # as --jobs was called before
-    backend: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Where: loky (this machine), dask or ray.")
-    ] = None
-    address: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Of the Dask or Ray cluster.")] = None
+    jobs: int | None = option("Trainings at once, one CPU thread each.", min=1)
+    workers: int | None = option("", hidden=True, min=1)
+    backend: str | None = option("Where: loky (this machine), dask or ray.", metavar="NAME")
+    address: str | None = option("Of the Dask or Ray cluster.", metavar="HOST:PORT")
