@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from pprgnn.cli import explain as command
-from pprgnn.cli import output
+from pprgnn.cli import output as cli_output
 from pprgnn.cli.main import app
 from pprgnn.data import load
 from pprgnn.data.own.tables import from_tables
@@ -243,7 +243,7 @@ def test_what_memory_leaves_out_is_told(home, monkeypatch):
 def test_fits_into_a_terminal(home, monkeypatch):
     monkeypatch.setattr(terminal, "is_terminal", lambda: True)
     monkeypatch.setattr(command, "is_terminal", lambda: True)
-    monkeypatch.setattr(output, "width", lambda: 60)
+    monkeypatch.setattr(cli_output, "width", lambda: 60)
     output = call(home / "own", "--node", "ann").output
     assert output.startswith("Reading ")
     assert max(len(line) for line in output.splitlines()[1:]) <= 60

@@ -155,16 +155,13 @@ def _decision_lines(decision: Decision, multi_label: bool) -> list[Labelled]:
     unknown = "not known" if decision.truth is None else _short(decision.truth)
     labels = f"predicted {_short(decision.predicted)}; true: {unknown}"
     what = f"logit of {decision.target}" + ("" if multi_label else " less the mean of the other logits")
+    parts = f"inputs of nodes {decision.inputs:+.3g}, biases {decision.biases:+.3g}"
     rest = f", rest {decision.rest:+.3g}" if abs(decision.rest) > 1e-3 * abs(decision.score) else ""
     return [
         ("decision", labels),
         ("explained", f"{decision.target}, probability {percent(decision.probability)}"),
-        ("score", f"{decision.score:+.3g}, the {what}: {_parts(decision)}{rest}"),
+        ("score", f"{decision.score:+.3g}, the {what}: {parts}{rest}"),
     ]
-
-
-def _parts(decision: Decision) -> str:
-    return f"inputs of nodes {decision.inputs:+.3g}, biases {decision.biases:+.3g}"
 
 
 def _reach_lines(found: NodeExplanation) -> list[Labelled]:
@@ -175,7 +172,7 @@ def _reach_lines(found: NodeExplanation) -> list[Labelled]:
     elif found.radius == 0:
         text = "at least 95 % of the influence comes from the node itself"
     else:
-        text = f"95 % of the influence comes from within {found.radius} hop{'s' * (found.radius != 1)}"
+        text = f"95 % of the influence comes from within {counted(found.radius, 'hop')}"
     return under("reach", [text, *_bars(found)])
 
 
@@ -196,7 +193,7 @@ def _bars(found: NodeExplanation) -> list[str]:
     longest = max(len(hops) for hops, _, _ in rows)
     return [
         f"{hops:>{longest}} {'█' * math.ceil(20 * share - 0.01):<20} {percent(share):>7} "
-        f"({count:,} node{'s' * (count != 1)})"
+        f"({counted(count, 'node')})"
         for hops, share, count in rows
     ]
 
@@ -215,16 +212,17 @@ def _truncation_lines(found: GraphExplanation) -> list[Labelled]:
 
 
 def _show_nodes(title: str, influential: Sequence[InfluentialNode], by_node: bool) -> None:
-    rows: list[dict[str, Any]] = []
-    for each in influential:
-        row: dict[str, Any] = {"node": cut(each.name)}
-        if by_node:
-            row["hops"] = each.distance
-        row["share"] = f"{100 * each.share:+.1f} %".rjust(8)
-        if by_node:
-            row["class"] = None if each.classes is None else _short(each.classes)
-        rows.append(row)
-    show_table(title, rows, ("class",))
+    rows: list[dict[str, Any]] = [
+        {
+            "node": cut(each.name),
+            "hops": each.distance,
+            "share": f"{100 * each.share:+.1f} %".rjust(8),
+            "class": None if each.classes is None else _short(each.classes),
+        }
+        for each in influential
+    ]
+    known = ("node", "hops", "share", "class") if by_node else ("node", "share")
+    show_table(title, [{key: row[key] for key in known} for row in rows], ["class"])
 
 
 def _short(classes: Sequence[str]) -> str:

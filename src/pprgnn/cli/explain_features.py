@@ -50,7 +50,7 @@ def show_features(found: FeatureExplanation, by_node: bool) -> None:
             "adds": f"{each.contribution:+.3g}",
         }
         rows.append(row | ({"here": f"{each.own:+.3g}"} if by_node else {}))
-    show_table("Features that mattered most", rows, ("here",) if by_node else ())
+    show_table("Features that mattered most", rows, ["here"])
 
 
 # --------------------------------------------------------------------------------------------------------- overall

@@ -53,7 +53,7 @@ def _parameters(options: Any) -> Iterator[Parameter]:
             yield from _parameters(each.type)
         else:
             default = Parameter.empty if each.default is MISSING else each.default
-            typed = Annotated[each.type, each.metadata[TYPED]]
+            typed = Annotated[each.type, each.metadata[TYPED]]  # type: ignore[name-defined]
             yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=typed)
 
 

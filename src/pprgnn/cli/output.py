@@ -43,10 +43,10 @@ def show_hint(text: str) -> None:
 
 
 def show_table(title: str, rows: Sequence[Mapping[str, Any]], droppable: Sequence[str] = ()) -> None:
-    """A table under its title; nothing without rows."""
+    """A table under its title, without some of the columns in a narrow window; nothing without rows."""
     if rows:
         typer.echo(f"\n{styled(title, bold=True)}")
-        show(table(rows, droppable, width()))
+        show(table(rows, [key for key in droppable if key in rows[0]], width()))
 
 
 def setting_line(setting: Setting, value: Any) -> str:

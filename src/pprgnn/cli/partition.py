@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +95,9 @@ def _network(name: str, latency: float | None, bandwidth: float | None) -> Netwo
     if latency is not None and bandwidth is not None:
         return Network("given", latency, bandwidth)
     known = find_network(name)
-    if latency is None and bandwidth is None:
-        return known
-    return Network(
-        f"{known.name}, changed",
-        known.latency if latency is None else latency,
-        known.bandwidth if bandwidth is None else bandwidth,
-    )
+    given = {"latency": latency, "bandwidth": bandwidth}
+    changed: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    return replace(known, name=f"{known.name}, changed", **changed) if changed else known
 
 
 def _keep(path: Path, owner: Tensor, facts: Mapping[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,9 @@ def write_after_training(summary: dict[str, Any], quiet: bool) -> None:
     """The page of a run that has just come to its end; whatever happens, the training stays a success."""
     folder, each = summary["folder"], list(summary.get("systems", {"": summary}).values())
     trained = max(sum(run["seconds"] for run in one.get("runs", [one])) for one in each)
-    with not_written(f"`pprgnn report {folder}`", quiet), _live_line(quiet) as announce:
+    # A live line or nothing: the log of a training should not be about its page.
+    line = announcing() if is_terminal() and not quiet else nullcontext(lambda text: None)
+    with not_written(f"`pprgnn report {folder}`", quiet), line as announce:
         seconds, runs = min(LONGEST, max(SHORTEST, trained)), [one["folder"] for one in each]
         page = reports.write_report(runs, Path(folder) / PAGE, seconds=seconds, announce=announce)
         if not quiet:
@@ -60,13 +62,3 @@ def not_written(remedy: str, quiet: bool = False) -> Iterator[None]:
         why = "it was stopped" if isinstance(error, KeyboardInterrupt) else str(error).rstrip(".") or repr(error)
         if not quiet:
             show_hint(f"The report could not be written: {why}; {remedy} tries again.")
-
-
-@contextmanager
-def _live_line(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """After a training, a live line or nothing: its log should not be about the page."""
-    if quiet or not is_terminal():
-        yield lambda text: None
-    else:
-        with announcing() as announce:
-            yield announce

@@ -18,10 +18,10 @@ from pprgnn.cli.output import show, show_json
 from pprgnn.cli.report import not_written
 from pprgnn.cli.reproduce_view import CellLines, plan_lines
 from pprgnn.data.wording import counted
-from pprgnn.experiments import EXPERIMENTS, page, runner
+from pprgnn.experiments import EXPERIMENTS, page
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.experiment import PROTOCOLS, Experiment, Extent
-from pprgnn.experiments.plan import Estimates, make_plan
+from pprgnn.experiments.plan import Estimates, make_plan, usual_jobs
 from pprgnn.experiments.store import Store
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.systems import find_system
@@ -49,7 +49,7 @@ def reproduce(options: Reproduce) -> None:
     def grid() -> list[Cell]:
         return _cells(options, store)
 
-    jobs = options.jobs or runner.usual_jobs(grid())
+    jobs = options.jobs or usual_jobs(grid())
     if not options.plan:
         _run(grid, store, Workers(jobs, options.backend, options.address), path, options)
         return
@@ -124,13 +124,15 @@ def _hint(name: str, there: Sequence[str]) -> str:
 
 # --------------------------------------------------------------------------------------------------------- running
 def _run(grid: Callable[[], list[Cell]], store: Store, workers: Workers, path: Path, options: Reproduce) -> None:
-    """What can run; then what had to wait for settings that this has chosen."""
+    """What can run; then what had to wait for settings that this has chosen. Imports torch only now."""
+    from pprgnn.experiments.runner import run_missing
+
     watcher = CellLines(Estimates(line for name in EXPERIMENTS for line in store.lines(name)), workers.jobs)
     stopped, cells, waiting = False, grid(), math.inf
     try:
         while (waits := sum(cell.waits for cell in cells)) < waiting:
             ready, waiting = [cell for cell in cells if not cell.waits], waits
-            runner.run_missing(ready, store, workers, folder=UNFINISHED, retry=options.retry, watcher=watcher)
+            run_missing(ready, store, workers, folder=UNFINISHED, retry=options.retry, watcher=watcher)
             cells = grid() if waits else cells
     except KeyboardInterrupt:
         stopped = True

@@ -26,25 +26,22 @@ def train(options: Train) -> None:
         for system in systems:
             show(_settings_lines(config_for(options.what, options.changes, system)))
         return
-    launches = options.nproc is not None and not is_launched()
-    if options.resume is not None:
+    configs, folder = [], options.resume
+    if folder is not None:
         _check_resume(options)
-        if launches and not is_comparison(options.resume):
-            start_processes(options, options.resume)
-            return
-        from pprgnn.cli.train_here import go_on
-
-        go_on(options, options.resume)
+    else:
+        check_source(options.what, options.tables, options.details)
+        configs = [config_for(options.what, options.changes, system) for system in systems]
+        _check_repeats(options, len(configs))
+    if options.nproc is not None and not is_launched() and not (folder and is_comparison(folder)):
+        start_processes(options, folder or options.output or new_folder(_stem(options, configs[0])))
         return
-    check_source(options.what, options.tables, options.details)
-    configs = [config_for(options.what, options.changes, system) for system in systems]
-    _check_repeats(options, len(configs))
-    if launches:
-        start_processes(options, options.output or new_folder(_stem(options, configs[0])))
-        return
-    from pprgnn.cli.train_here import begin
+    from pprgnn.cli import train_here
 
-    begin(options, configs)
+    if folder is not None:
+        train_here.go_on(options, folder)
+    else:
+        train_here.begin(options, configs)
 
 
 def _stem(options: Train, config: Config) -> str:

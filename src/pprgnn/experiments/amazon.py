@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pprgnn.experiments.available import available
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.conditions import Conditions
-from pprgnn.experiments.experiment import OURS, PLAIN, Experiment, Extent, of_fold, recipe
+from pprgnn.experiments.experiment import OURS, PLAIN, Experiment, Extent, available, recipe, repeated
 
 FRACTIONS = (0.05, 0.06, 0.07, 0.08, 0.09)
 DEPTHS = (1, 2, 4, 10, 20)
@@ -87,7 +86,7 @@ def grid(extent: Extent) -> Iterator[Cell]:
         for protocol in extent.protocols:
             settings = data | {"protocol": protocol, "features": "embedding"}
             plain = recipe("paper-dblp-0.05", settings, {"training.metric": METRIC[protocol]})
-            yield Cell("amazon", of_fold(plain, 0, 0), PLAIN, **place)
+            yield from repeated("amazon", plain, [0], [0], variant=PLAIN, **place)
 
 
 def _depths(extent: Extent, data: dict[str, Any]) -> Iterator[Cell]:

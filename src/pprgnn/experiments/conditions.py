@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pprgnn.experiments.cell import Cell
-from pprgnn.experiments.experiment import Extent, of_fold
+from pprgnn.experiments.experiment import Extent, of_fold, repeated
 from pprgnn.training.config import Config
 from pprgnn.training.systems import find_system
 
@@ -102,9 +102,7 @@ class Conditions:
             for protocol in extent.protocols:
                 if protocol in self.protocols:
                     config = self.config(system, dataset, chosen or NOTHING, protocol)
-                    for seed in seeds:
-                        cell = of_fold(config, fold, seed)
-                        yield Cell(self.table, cell, waits=chosen is None, **place)
+                    yield from repeated(self.table, config, [fold], seeds, waits=chosen is None, **place)
 
 
 def has_epochs(system: str) -> bool:
