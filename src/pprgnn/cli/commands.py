@@ -44,7 +44,7 @@ app.add_typer(data_app, name="data", short_help=ABOUT_DATA)
 
 
 # ------------------------------------------------------------------------------------------------------------ data
-@command(data_app, "import", "data_import:import_graph", IMPORT)
+@command(data_app, "import", IMPORT, "data_import:import_graph")
 @dataclass(frozen=True, kw_only=True)
 class Import:
     """Read your own graph.
@@ -59,7 +59,7 @@ class Import:
     as_json: bool = json_flag()
 
 
-@command(data_app, "list", "data:list_sets", "data list --json")
+@command(data_app, "list", "data list --json", "data:list_sets")
 @dataclass(frozen=True, kw_only=True)
 class ListSets:
     """List the known data sets, and which are here."""
@@ -67,7 +67,7 @@ class ListSets:
     as_json: bool = json_flag()
 
 
-@command(data_app, "info", "data:info", "data info PPI-GO")
+@command(data_app, "info", "data info PPI-GO", "data:info")
 @dataclass(frozen=True, kw_only=True)
 class Info:
     """Tell all about one data set.
@@ -79,7 +79,7 @@ class Info:
     as_json: bool = json_flag()
 
 
-@command(data_app, "fetch", "data_fetch:fetch_sets", "data fetch NCI1 PROTEINS")
+@command(data_app, "fetch", "data fetch NCI1 PROTEINS", "data_fetch:fetch_sets")
 @dataclass(frozen=True, kw_only=True)
 class Fetch:
     """Download data sets.
@@ -92,7 +92,7 @@ class Fetch:
     unchecked: bool = flag("Take files that have changed since they were described here.", "--unchecked")
 
 
-@command(data_app, "verify", "data:verify_sets", "data verify MUTAG NCI1")
+@command(data_app, "verify", "data verify MUTAG NCI1", "data:verify_sets")
 @dataclass(frozen=True, kw_only=True)
 class Verify:
     """Check files and counts.
@@ -107,7 +107,6 @@ class Verify:
 @command(
     app,
     "train",
-    "train:train",
     "train cora --set model.hidden=32 -o runs/cora; several systems on the same splits: "
     "pprgnn train --edges edges.csv --nodes nodes.csv --target topic --model pprgnn,gcn,appnp",
 )
@@ -144,7 +143,7 @@ class Train:
     show_settings: bool = flag("List all settings with their defaults, and the recipes.", "--settings")
 
 
-@command(app, "evaluate", "evaluate:evaluate", "evaluate runs/cora")
+@command(app, "evaluate", "evaluate runs/cora")
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
     """Score a trained model.
@@ -157,7 +156,7 @@ class Evaluate:
     as_json: bool = json_flag()
 
 
-@command(app, "predict", "predict:predict", "predict runs/cora -o predictions.csv")
+@command(app, "predict", "predict runs/cora -o predictions.csv")
 @dataclass(frozen=True, kw_only=True)
 class Predict:
     """Predict classes and probabilities.
@@ -186,7 +185,7 @@ class Predict:
     as_json: bool = json_flag()
 
 
-@command(app, "explain", "explain:explain", "explain runs/cora --node 17")
+@command(app, "explain", "explain runs/cora --node 17")
 @dataclass(frozen=True, kw_only=True)
 class Explain:
     """Explain one decision of a model.
@@ -206,7 +205,7 @@ class Explain:
     as_json: bool = json_flag()
 
 
-@command(app, "explore", "explore:explore", "explore runs/cora")
+@command(app, "explore", "explore runs/cora")
 @dataclass(frozen=True, kw_only=True)
 class Explore:
     """Look at what a model decided, and why, in the browser.
@@ -222,7 +221,7 @@ class Explore:
     new: NewGraph
 
 
-@command(app, "report", "report:report", "report runs/cora -o report.html")
+@command(app, "report", "report runs/cora -o report.html")
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """Write a page about a run.
@@ -239,7 +238,7 @@ class Report:
     again: bool = flag("Measure anew what was measured before.", "--again")
 
 
-@command(app, "tune", "tune:tune", "tune cora --trials 30 -o tunings/cora")
+@command(app, "tune", "tune cora --trials 30 -o tunings/cora")
 @dataclass(frozen=True, kw_only=True)
 class Tune:
     """Search for good settings.
@@ -266,7 +265,7 @@ class Tune:
 
 
 # ---------------------------------------------------------------------------------------------------- all the rest
-@command(app, "reproduce", "reproduce:reproduce", "reproduce graphs --models gcn,gin --jobs 2")
+@command(app, "reproduce", "reproduce graphs --models gcn,gin --jobs 2")
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
     """Run the experiments of the paper, and more.
@@ -302,7 +301,7 @@ class Reproduce:
     )
 
 
-@command(app, "partition", "partition:partition", "partition com-DBLP --parts 8")
+@command(app, "partition", "partition com-DBLP --parts 8")
 @dataclass(frozen=True, kw_only=True)
 class Partition:
     """Partition a graph.
@@ -327,7 +326,7 @@ class Partition:
     as_json: bool = json_flag()
 
 
-@command(app, "models", "models:models", "models gat")
+@command(app, "models", "models gat")
 @dataclass(frozen=True, kw_only=True)
 class Models:
     """List the systems that can be trained.
@@ -340,7 +339,7 @@ class Models:
     as_json: bool = json_flag()
 
 
-@command(app, "doctor", "doctor:doctor", "doctor --json")
+@command(app, "doctor", "doctor --json")
 @dataclass(frozen=True, kw_only=True)
 class Doctor:
     """Check this installation.

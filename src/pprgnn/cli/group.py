@@ -24,17 +24,17 @@ Options = TypeVar("Options")
 
 
 # -------------------------------------------------------------------------------------------------------- commands
-def command(app: typer.Typer, name: str, does: str, example: str) -> Callable[[type[Options]], type[Options]]:
+def command(app: typer.Typer, name: str, example: str, does: str = "") -> Callable[[type[Options]], type[Options]]:
     """Give ``app`` a command whose options are the fields of a dataclass, and whose help is its docstring.
 
-    ``does`` is ``module:function`` in this package: imported when the command is called, and given the options. So
-    that module may import what it likes at its top, and ``--help`` is quick. A field that is itself such a
-    dataclass stands for the options in it.
+    ``does`` is ``module:function`` in this package, by default both called as the command: imported when the
+    command is called, and given the options. So that module may import what it likes at its top, and ``--help`` is
+    quick. A field that is itself such a dataclass stands for the options in it.
     """
 
     def add(options: type[Options]) -> type[Options]:
         def called(**values: Any) -> None:
-            module, _, function = does.partition(":")
+            module, _, function = (does or f"{name}:{name}").partition(":")
             getattr(import_module(f"pprgnn.cli.{module}"), function)(_filled(options, values))
 
         parameters = list(_parameters(options))

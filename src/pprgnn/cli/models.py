@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pprgnn.cli.commands import Models
-from pprgnn.cli.output import setting_line, show, show_json
+from pprgnn.cli.output import settings_lines, show, show_json
 from pprgnn.training.config import Config, ModelConfig, settings
 from pprgnn.training.option import tomllib
 from pprgnn.training.recipes import FOLDER, recipe_names
@@ -132,11 +132,9 @@ def _detail_lines(found: Mapping[str, Any]) -> list[str]:
         "example": found["example"],
     }
     lines = [paragraph(f"{key:<9}", text, width()) for key, text in facts.items() if text]
-    section, only_changed = "", "[training], where not as `pprgnn train --settings` has it"
-    for each in settings(found["name"]):
-        if each.name in found["training"] or (each.section.startswith("model") and each.name != "system"):
-            if each.section != section:
-                section = each.section
-                lines += ["", styled(only_changed if section == "training" else f"[{section}]", bold=True)]
-            lines.append(setting_line(each, each.default))
-    return lines
+    shown = (
+        (each, each.default)
+        for each in settings(found["name"])
+        if each.name in found["training"] or (each.section.startswith("model") and each.name != "system")
+    )
+    return [*lines, *settings_lines(shown, training="[training], where not as `pprgnn train --settings` has it")]

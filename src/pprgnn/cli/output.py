@@ -49,11 +49,17 @@ def show_table(title: str, rows: Sequence[Mapping[str, Any]], droppable: Sequenc
         show(table(rows, [key for key in droppable if key in rows[0]], width()))
 
 
-def setting_line(setting: Setting, value: Any) -> str:
-    """A setting, its value, and what it means."""
-    shown = value if isinstance(value, str) else json.dumps(value)
-    label = f"  {setting.name + ' = ' + shown:<30} "
-    return paragraph(label, f"{setting.text} ({setting.kind})", width())
+def settings_lines(values: Iterable[tuple[Setting, Any]], **titles: str) -> list[str]:
+    """Settings, their values and what they mean, each section under its name or title."""
+    lines, section = [], ""
+    for setting, value in values:
+        if setting.section != section:
+            section = setting.section
+            lines += ["", styled(titles.get(section, f"[{section}]"), bold=True)]
+        shown = value if isinstance(value, str) else json.dumps(value)
+        label = f"  {setting.name + ' = ' + shown:<30} "
+        lines.append(paragraph(label, f"{setting.text} ({setting.kind})", width()))
+    return lines
 
 
 def cut(text: str) -> str:

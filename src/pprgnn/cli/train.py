@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pprgnn.cli.commands import Train
-from pprgnn.cli.output import setting_line, show
+from pprgnn.cli.output import settings_lines, show
 from pprgnn.cli.processes import new_folder, start_processes
 from pprgnn.cli.training_options import check_source, chosen_workers, config_for, said_about_tables
 from pprgnn.distributed.launch import is_launched
@@ -14,7 +14,7 @@ from pprgnn.training.config import Config, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.recipes import recipe_names
 from pprgnn.training.systems import find_systems
-from pprgnn.training.terminal import paragraph, styled, width
+from pprgnn.training.terminal import paragraph, width
 
 ONE_RUN = "--jobs and --backend are for several trainings, but this is one; say which with --folds or --seeds."
 
@@ -24,9 +24,10 @@ def train(options: Train) -> None:
     systems = [None] if options.model is None else [system.name for system in find_systems(options.model)]
     if options.show_settings:
         for system in systems:
-            show(_settings_lines(config_for(options.what, options.changes, system)))
+            show(_all_settings(config_for(options.what, options.changes, system)))
         return
-    configs, folder = [], options.resume
+    folder = options.resume
+    configs: list[Config] = []
     if folder is not None:
         _check_resume(options)
     else:
@@ -80,12 +81,6 @@ def wanted_folds(folds: str | None) -> int | None:
     return None if folds is None else -1 if folds == "all" else int(folds)
 
 
-# -------------------------------------------------------------------------------------------------------- settings
-def _settings_lines(config: Config) -> list[str]:
-    lines, section = [], ""
-    for each in settings(config.model.system):
-        if each.section != section:
-            section = each.section
-            lines += ["", styled(f"[{section}]", bold=True)]
-        lines.append(setting_line(each, config.value(each.key)))
+def _all_settings(config: Config) -> list[str]:
+    lines = settings_lines((each, config.value(each.key)) for each in settings(config.model.system))
     return [*lines[1:], "", paragraph("Recipes: ", ", ".join(recipe_names()), width())]

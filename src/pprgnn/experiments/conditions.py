@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from pprgnn.training.config import Config
 from pprgnn.training.systems import find_system
 
 Settings = Mapping[str, Any]
-Choices = Mapping[str, Sequence[Any]]
+Choices = Mapping[str, Any]  # lists to choose from; what is no list is the only choice
 NOTHING: Settings = {}
 
 
@@ -58,11 +58,13 @@ class Conditions:
         named = {f"data.{key}": value for key, value in {**data, "protocol": protocol}.items()}
         return Config.for_system(system).with_values({**kept, **named, **chosen})
 
-    def space(self, system: str) -> Choices:
+    def space(self, system: str) -> dict[str, list[Any]]:
         """What a system may choose; what has no epochs chooses on its own, inside the same parts."""
         if not has_epochs(system):
             return {}
-        return {**{k: v for k, v in self.choices.items() if _is_read(k, system)}, **self.own.get(system, {})}
+        read = {key: values for key, values in self.choices.items() if _is_read(key, system)}
+        space = {**read, **self.own.get(system, {})}
+        return {key: values if isinstance(values, list) else [values] for key, values in space.items()}
 
     def candidates(self, system: str) -> list[dict[str, Any]]:
         """The settings to try: the system's usual ones, as far as they are among them, and draws."""

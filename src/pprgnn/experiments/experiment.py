@@ -116,13 +116,11 @@ def _small(cell: Cell) -> Cell:
         changes["model.layers"] = min(4, cell.config.model.layers)
     if system.kind == "infinite":
         changes["model.max_depth"] = 30
-    candidates = tuple(_small_candidate(each, changes) for each in cell.candidates[:2])
+    candidates = tuple(
+        {key: changes.get(key, value) for key, value in each.items()} for each in cell.candidates[:2]
+    )
     small = cell.config.with_values(changes)
     return replace(cell, config=small, alone=False, candidates=candidates, waits=False)
-
-
-def _small_candidate(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: changes.get(key, value) for key, value in settings.items()}
 
 
 # ------------------------------------------------------------------------------------------------------- settings
