@@ -9,7 +9,7 @@ from pprgnn.data.errors import DataError
 from pprgnn.data.whole_file import write_text
 from pprgnn.data.wording import counted, noun
 from pprgnn.experiments import EXPERIMENTS
-from pprgnn.experiments.cell import group_of
+from pprgnn.experiments.cell import Group, group_of
 from pprgnn.experiments.figures import Pictures
 from pprgnn.experiments.page_curves import amazon, chains, depth
 from pprgnn.experiments.page_tables import ablations, convolutions, graphs, heterophily, ppi
@@ -149,7 +149,7 @@ def _facts(results: Results) -> str:
 
 def _earlier(results: Results) -> list[str]:
     """What other settings gave before: listed, so that nothing is hidden, and compared with nothing."""
-    groups: dict[tuple[str, ...], list[Line]] = {}
+    groups: dict[Group, list[Line]] = {}
     for line in results.earlier:
         groups.setdefault(group_of(line), []).append(line)
     rows = [

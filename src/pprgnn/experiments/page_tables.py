@@ -59,7 +59,7 @@ def trivial_row(results: Results) -> list[str]:
     for data in results.data:
         levels: dict[str, list[float]] = {}
         for group, entry in results.groups.items():
-            for line in entry.good if (group[0], group[3]) == (data, "honest") else ():
+            for line in entry.good if (group.data, group.protocol) == (data, "honest") else ():
                 for name, value in (line.get("trivial") or {}).items():
                     if value is not None:
                         levels.setdefault(name, []).append(100 * value)

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import fmean, pstdev
 from typing import Any
 
-from pprgnn.experiments.cell import Cell, address_of, group_of
+from pprgnn.experiments.cell import Cell, Group, address_of, group_of
 from pprgnn.experiments.experiment import Experiment, Extent, of_fold
 from pprgnn.experiments.store import Line, Store
 
@@ -120,9 +120,9 @@ class Results:
         return cls(experiment, cells, answers, len(usual), _earlier(lines, answers, cells))
 
     @cached_property
-    def groups(self) -> dict[tuple[str, ...], Entry]:
-        """All entries, by data set, system, variant, protocol and place, in the order of the grid."""
-        entries: dict[tuple[str, ...], Entry] = {}
+    def groups(self) -> dict[Group, Entry]:
+        """All entries, in the order of the grid."""
+        entries: dict[Group, Entry] = {}
         for number, cell in enumerate(self.cells):
             old, line = entries.get(cell.group, Entry()), self.answers.get(number)
             lines = old.lines if line is None else [*old.lines, line]
@@ -160,12 +160,12 @@ class Results:
     @property
     def data(self) -> list[str]:
         """The data sets, in the order of the grid."""
-        return list(dict.fromkeys(group[0] for group in self.groups))
+        return list(dict.fromkeys(group.data for group in self.groups))
 
     @property
     def systems(self) -> list[tuple[str, str]]:
         """Systems with their variants, in the order of the grid: ours first."""
-        return list(dict.fromkeys((group[1], group[2]) for group in self.groups))
+        return list(dict.fromkeys((group.system, group.variant) for group in self.groups))
 
 
 def _further_seeds(usual: Sequence[Cell], lines: Sequence[Line]) -> list[Cell]:
