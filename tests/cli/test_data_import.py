@@ -258,11 +258,6 @@ def test_as_a_process():
     assert json.loads(done.stdout)["nodes"] == 6
 
 
-def test_the_command_is_known_without_torch():
-    code = "import sys, pprgnn.cli.data_import; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
-    assert run(code=code).returncode == 0
-
-
 def test_on_a_narrow_terminal():
     shown, code = on_terminal("import", *TABLES, columns=50)
     lines = ANSI.sub("", shown).splitlines()

@@ -6,11 +6,10 @@ import subprocess
 import sys
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from pprgnn.cli import main
-from pprgnn.cli.doctor import _extras, doctor
+from pprgnn.cli.doctor import _extras
 from pprgnn.data.catalog import CATALOG
 from pprgnn.training import checkup, environment
 
@@ -21,10 +20,7 @@ def run(monkeypatch, tmp_path):
     monkeypatch.setenv("PPRGNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PPRGNN_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(checkup, "kernel_speed", lambda: 1.25)
-    app = typer.Typer(cls=main.Commands)
-    app.callback()(main.options)
-    app.command("doctor", epilog="Example: pprgnn doctor --json")(doctor)
-    return lambda *arguments: CliRunner().invoke(app, ["doctor", *arguments])
+    return lambda *arguments: CliRunner().invoke(main.app, ["doctor", *arguments])
 
 
 def test_a_machine_that_works(run, tmp_path):
@@ -104,9 +100,6 @@ CODE = """
 import sys
 {before}
 from pprgnn.cli import main
-from pprgnn.cli.doctor import doctor
-if not any(command.name == "doctor" for command in main.app.registered_commands):
-    main.app.command("doctor", epilog="Example: pprgnn doctor")(doctor)
 try: main.run()
 finally: print([m for m in ("torch", "numpy", "torch_geometric") if sys.modules.get(m)], file=sys.stderr)
 """

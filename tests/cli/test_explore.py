@@ -15,11 +15,10 @@ from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from pprgnn.cli import explore as command
-from pprgnn.cli.main import Commands
+from pprgnn.cli.main import app
 from pprgnn.explore import serving
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
@@ -61,9 +60,6 @@ def served(monkeypatch):
 
 
 def call(*arguments):
-    app = typer.Typer(cls=Commands, rich_markup_mode=None)
-    app.callback()(lambda: None)
-    app.command("explore")(command.explore)
     return CliRunner().invoke(app, ["explore", *map(str, arguments)])
 
 

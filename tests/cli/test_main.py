@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from pprgnn import __version__
 from pprgnn.cli import main
+from pprgnn.cli.group import Commands
 from pprgnn.data.errors import DataError
 
 HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "safetensors")
@@ -29,6 +30,12 @@ QUICK = [
 QUICK += [["tune", "--help"], ["partition", "--help"], ["reproduce", "--help"], ["models"], ["models", "gat"]]
 COMMANDS = ["", "train", "evaluate", "predict", "explain", "tune", "models", "reproduce", "doctor", "partition"]
 COMMANDS += ["data", "data list", "data info", "data fetch", "data verify", "data import"]
+ALL_HELP = (
+    "import sys; from typer.testing import CliRunner; from pprgnn.cli.main import app\n"
+    f"for words in {[command.split() for command in (*COMMANDS, 'report', 'explore')]}:\n"
+    "    assert CliRunner().invoke(app, [*words, '--help']).exit_code == 0\n"
+    f"print([m for m in {HEAVY} if m in sys.modules])"
+)
 
 
 def run(*arguments, code="from pprgnn.cli.main import run; run()", **environment):
@@ -47,7 +54,7 @@ def raising(monkeypatch):
     monkeypatch.delenv(main.DEBUG, raising=False)
 
     def command_line(error):
-        app = typer.Typer(cls=main.Commands)
+        app = typer.Typer(cls=Commands)
         app.callback()(main.options)
 
         @app.command()
@@ -109,6 +116,10 @@ def test_quick_commands_import_nothing_heavy(command, tmp_path):
     done = run(*command, code=PROBE, PPRGNN_DATA=str(tmp_path))
     assert done.returncode == 0
     assert done.stderr == "[]\n"
+
+
+def test_no_help_imports_anything_heavy():
+    assert run(code=ALL_HELP).stdout == "[]\n"
 
 
 @pytest.mark.parametrize("command", QUICK, ids=" ".join)

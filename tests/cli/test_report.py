@@ -10,9 +10,10 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 import pprgnn.report as report
-from pprgnn.cli import report as command
-from pprgnn.cli import train
+from pprgnn.cli import train_here, train_view
+from pprgnn.cli.group import STOPPED
 from pprgnn.cli.main import app
+from pprgnn.cli.options import SWITCH
 from pprgnn.data.errors import DataError
 from pprgnn.experiments.store import Store
 
@@ -28,7 +29,7 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.setenv("PPRGNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PPRGNN_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("PPRGNN_DEBUG", raising=False)
-    monkeypatch.delenv(command.SWITCH, raising=False)
+    monkeypatch.delenv(SWITCH, raising=False)
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_training_writes_the_page_by_itself(asked):
 def test_going_on_writes_it_as_well(asked, monkeypatch):
     summary = made_up.summary(folder="run", seconds=99.0)
     made_up.make_run(Path("run"), found=made_up.bare(), epochs=[])
-    monkeypatch.setattr(train, "_resume", lambda *arguments: summary)
+    monkeypatch.setattr(train_here, "_resume", lambda *arguments: summary)
     assert call("train", "--resume", "run").exit_code == 0
     assert [(each["runs"], each["seconds"]) for each in asked[0]] == [(["run"], 20.0)]
 
@@ -110,7 +111,7 @@ def test_a_study_has_one_page(asked):
 @pytest.mark.parametrize("how", ["option", "environment"])
 def test_it_can_be_switched_off(asked, monkeypatch, how):
     if how == "environment":
-        monkeypatch.setenv(command.SWITCH, "0")
+        monkeypatch.setenv(SWITCH, "0")
     done = call("train", *TINY, "-o", "run", *(["--no-report"] if how == "option" else []))
     assert done.exit_code == 0, done.output
     assert asked[0] == []
@@ -145,9 +146,9 @@ def test_a_report_that_fails_is_silent_for_programs(asked):
 
 
 def test_a_training_that_failed_or_stopped_has_no_page(asked, monkeypatch):
-    monkeypatch.setattr(train, "_train", lambda *arguments: {"finished": False, "folder": "run", "epochs": 1})
-    monkeypatch.setattr(train, "_show", lambda summary: None)
-    assert call("train", *TINY, "-o", "run").exit_code == train.STOPPED
+    monkeypatch.setattr(train_here, "_train", lambda *arguments: {"finished": False, "folder": "run", "epochs": 1})
+    monkeypatch.setattr(train_view, "show_run", lambda summary: None)
+    assert call("train", *TINY, "-o", "run").exit_code == STOPPED
     assert asked[0] == []
 
 

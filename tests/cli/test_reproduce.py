@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from pprgnn.cli import reproduce_view
+from pprgnn.cli import moving_line, reproduce_view
 from pprgnn.cli.main import app
 from pprgnn.data.whole_file import write_text
 from pprgnn.experiments import EXPERIMENTS, chains, page, runner
@@ -274,21 +274,25 @@ def test_without_torch(arguments):
 
 # -------------------------------------------------------------------------------------------------- on a terminal
 def test_the_line_that_moves(monkeypatch, capsys):
-    monkeypatch.setattr(reproduce_view, "is_terminal", lambda: True)
-    monkeypatch.setattr(reproduce_view, "width", lambda: 70)
-    view = reproduce_view.view(Estimates(), 1)
+    monkeypatch.setattr(moving_line, "is_terminal", lambda: True)
+    monkeypatch.setattr(moving_line, "width", lambda: 70)
+    view = reproduce_view.CellLines(Estimates(), 1)
     cells = [tiny_cell({"training.seed": seed}) for seed in range(4)]
+
+    def shown():
+        return str(view.moving.rendered())
+
     view.started(cells, 2)
     try:
-        assert str(view._line()) == "2/6  0:00"
+        assert shown() == "2/6  0:00"
         view.finished(tiny_line(cells[0], total_seconds=61.0))
-        assert str(view._line()).startswith("3/6  0:00  about 3:03 left  test accuracy 50.0 %, 1:01: chains")
-        assert len(str(view._line())) <= 69
+        assert shown().startswith("3/6  0:00  about 3:03 left  test accuracy 50.0 %, 1:01: chains")
+        assert len(shown()) <= 69
         view.finished(tiny_line(cells[1], error="Oh."))
         view.finished(tiny_line(cells[2], test=None))
-        assert "test accuracy undefined" in str(view._line())
+        assert "test accuracy undefined" in shown()
     finally:
         view.stop()
-    shown = capsys.readouterr().out
-    assert "4/6 chains chains gcn honest fold 0 seed 1: failed: Oh." in shown  # stays above the line
-    assert "3/6 chains" not in shown
+    above = capsys.readouterr().out
+    assert "4/6 chains chains gcn honest fold 0 seed 1: failed: Oh." in above  # stays above the line
+    assert "3/6 chains" not in above

@@ -129,7 +129,7 @@ def test_a_candidate_that_fails_is_not_chosen_and_a_stop_loses_one_training(tmp_
             raise KeyboardInterrupt
         return train(*arguments, **options)
 
-    monkeypatch.setattr("pprgnn.training.train.train", counted)
+    monkeypatch.setattr("pprgnn.experiments.trials.train", counted)
     with pytest.raises(KeyboardInterrupt):
         run_cell(cell, tmp_path)
     line = run_cell(cell, tmp_path)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from pprgnn.experiments import runner
+from pprgnn.experiments import plan, runner
 from pprgnn.experiments.runner import Workers, run_missing
 from pprgnn.experiments.store import Store
 
@@ -131,11 +131,11 @@ def test_the_order_is_kept_around_cells_that_run_alone(store, ran, tmp_path, mon
 
 
 def test_small_graphs_run_on_all_cores_unless_told_otherwise(monkeypatch):
-    monkeypatch.setattr(runner, "cores", lambda: {"allowed": 3})
+    monkeypatch.setattr(plan, "cores", lambda: {"allowed": 3})
 
     def usual(count, experiment, threads=0):
         cell = tiny_cell({"training.threads": threads}, experiment=experiment)
-        return runner.usual_jobs([cell] * count)
+        return plan.usual_jobs([cell] * count)
 
     assert [usual(count, "graphs") for count in (0, 2, 4)] == [1, 2, 3]
     assert usual(4, "ppi") == 1

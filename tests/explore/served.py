@@ -65,11 +65,12 @@ def served(*runs: Path) -> Iterator[Any]:
     import uvicorn
 
     from pprgnn.cli.explore import _opened
+    from pprgnn.cli.options import NewGraph
     from pprgnn.explore.answers import Answers
     from pprgnn.explore.server import build_app
     from pprgnn.explore.serving import listen, url_of
 
-    opened, problems = _opened(runs, None, None, None, {})
+    opened, problems = _opened(runs, NewGraph())
     with listen("127.0.0.1", None) as sock:
         app, _ = build_app(Answers(opened, problems, lambda _: None), [url_of(sock).split("/")[2]])
         config = uvicorn.Config(app, lifespan="off", ws="none", log_level="critical", timeout_graceful_shutdown=1)

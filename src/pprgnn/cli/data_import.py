@@ -2,87 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.cli.tables import (
-    COLUMNS,
-    READING,
-    Directed,
-    Edges,
-    Header,
-    Name,
-    Nodes,
-    Target,
-    aligned_columns,
-    named_columns,
-    read_graph,
-    takes,
-)
+from pprgnn.cli.commands import Import
+from pprgnn.cli.output import Labelled, percent, show_hint, show_json, show_labelled, under
+from pprgnn.cli.tables import aligned_columns, read_graph
 from pprgnn.data.errors import DataError
-from pprgnn.training.terminal import is_terminal, paragraph, styled, width
-
-if TYPE_CHECKING:
-    from pprgnn.data.summary import Summary
+from pprgnn.data.store import save
+from pprgnn.data.summary import Summary, summarise
+from pprgnn.training.terminal import is_terminal
 
 MOST_CLASSES = 12  # shown one by one
 
 
-@takes("given", COLUMNS | READING)
-def import_command(
-    graph: Annotated[
-        Path | None, typer.Argument(metavar="[GRAPH]", help="A GraphML, npz or prepared safetensors file.")
-    ] = None,
-    edges: Edges = None,
-    nodes: Nodes = None,
-    target: Target = None,
-    given: Any = None,
-    directed: Directed = False,
-    header: Header = None,
-    name: Name = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep the graph in this .safetensors file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
-) -> None:
-    """Read your own graph.
-
-    Shows what it looks like, how each column was read and what was guessed, and keeps it in one file for training.
-    """
-    if (graph is None) == (edges is None):
+def import_graph(options: Import) -> None:
+    """Read, look, keep."""
+    graph, tables, output = options.graph, options.tables, options.output
+    if (graph is None) == (tables.edges is None):
         raise DataError("Expected either one GRAPH file or --edges FILE (with --nodes FILE); see --help.")
     if output is not None and output.suffix != ".safetensors":
         raise DataError(f"The output must be a .safetensors file, but is {output}; try {output}.safetensors.")
-    named = named_columns(given, target)
-    if is_terminal() and not as_json:
-        files = [str(path) for path in (graph, edges, nodes) if path is not None]
-        typer.echo(styled(f"Reading {' and '.join(files)} ...", dim=True))
-    dataset = read_graph(graph, edges, nodes, name, header, directed, named)
-    from pprgnn.data.summary import summarise
-
+    if is_terminal() and not options.as_json:
+        files = [str(path) for path in (graph, tables.edges, tables.nodes) if path is not None]
+        show_hint(f"Reading {' and '.join(files)} ...")
+    dataset = read_graph(graph, tables, options.details)
     summary = summarise(dataset)
     if output is not None:
-        from pprgnn.data.store import save
-
         save(dataset, output)
-    if as_json:
-        typer.echo(json.dumps(summary.to_dict() | {"file": None if output is None else str(output)}, indent=2))
+    if options.as_json:
+        show_json(summary.to_dict() | {"file": None if output is None else str(output)})
         return
-    for label, text in _lines(summary):
-        typer.echo(paragraph(f"{label:<13}", text, width()))
+    show_labelled(_lines(summary), 13)
+    typer.echo()
     if output is not None:
-        typer.echo(f"\nKept in {output}; train on it with `pprgnn train {shlex.quote(str(output))}`.")
+        typer.echo(f"Kept in {output}; train on it with `pprgnn train {shlex.quote(str(output))}`.")
     else:
-        typer.echo()
-        typer.echo(styled("Nothing was kept; add -o FILE.safetensors to keep the graph.", dim=True))
+        show_hint("Nothing was kept; add -o FILE.safetensors to keep the graph.")
 
 
-def _lines(s: Summary) -> list[tuple[str, str]]:
+def _lines(s: Summary) -> list[Labelled]:
     kind = ("directed" if s.directed else "undirected") + (", weighted" if s.weighted else "")
     lines = [("graph", f"{s.name}, {kind}" + (f", {s.graphs:,} graphs" if s.graphs > 1 else ""))]
     lines.append(("nodes", f"{s.nodes:,}" + (f", {s.isolated:,} of them isolated" if s.isolated else "")))
@@ -90,7 +51,7 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
     once = "" if s.directed else ", both directions counted as one"
     lines.append(("edges", f"{s.edges:,}{once}{loops}"))
     share = s.largest_component / s.nodes
-    lines.append(("components", f"{s.components:,}, the largest has {_percent(share)} of the nodes"))
+    lines.append(("components", f"{s.components:,}, the largest has {percent(share)} of the nodes"))
     degree = {key: f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for key, value in s.degree.items()}
     lines.append(("degrees", "{min} to {max}, median {median}, mean {mean}".format(**degree)))
     lines.append(("features", f"{s.features:,}" if s.features else "none: a model learns from the edges alone"))
@@ -102,27 +63,21 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
         lines.append(("labels", "none"))
     if s.homophily is not None:
         alike = "shared classes, averaged over the edges" if s.multi_label else "of the edges join equal classes"
-        lines.append(("homophily", f"{_percent(s.homophily)} {alike}"))
+        lines.append(("homophily", f"{percent(s.homophily)} {alike}"))
     if any(s.parts.values()):
         lines.append(("split", ", ".join(f"{count:,} {part}" for part, count in s.parts.items())))
     columns = aligned_columns([tuple(each.values()) for each in s.columns])
-    lines += [("columns" if i == 0 else "", line) for i, line in enumerate(columns)]
-    lines += [("guessed" if i == 0 else "", note) for i, note in enumerate(s.guessed)]
-    return lines
+    return [*lines, *under("columns", columns), *under("guessed", s.guessed)]
 
 
-def _class_lines(s: Summary) -> list[tuple[str, str]]:
+def _class_lines(s: Summary) -> list[Labelled]:
     most = sorted(s.classes.items(), key=lambda item: -item[1])
     shown = [(name if len(name) <= 24 else f"{name[:23]}…", count) for name, count in most[:MOST_CLASSES]]
     longest = max(len(name) for name, _ in shown)
     lines = []
     for name, count in shown:
         share = count / max(s.labelled, 1)
-        lines.append(("", f"{name:<{longest}} {'█' * math.ceil(20 * share):<20} {count:,} ({_percent(share)})"))
+        lines.append(("", f"{name:<{longest}} {'█' * math.ceil(20 * share):<20} {count:,} ({percent(share)})"))
     if len(most) > MOST_CLASSES:
         lines.append(("", f"and {len(most) - MOST_CLASSES:,} more classes, down to {most[-1][1]:,} labels"))
     return lines
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from pprgnn.cli.commands import Doctor
+from pprgnn.cli.output import show_json
 from pprgnn.data.catalog import CATALOG
 from pprgnn.data.errors import DataError
 from pprgnn.data.registry import state
 from pprgnn.data.roots import cache_root, data_root
+from pprgnn.training import checkup
+from pprgnn.training.environment import EXTRAS, environment
 from pprgnn.training.terminal import paragraph, state_word, styled, width
 
 GIB = 1 << 30
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False) -> None:
-    """Check this installation.
-
-    Shows machine, libraries and data sets, solves a small problem both with and without the package, and advises.
-    Ends with 1 if something is broken, otherwise with 0.
-    """
+def doctor(options: Doctor) -> None:
+    """Show what is found; broken things end it with 1."""
     findings = examine()
-    if as_json:
-        typer.echo(json.dumps(findings, indent=2))
+    if options.as_json:
+        show_json(findings)
     else:
         for label, text in _summary(findings).items():
             _show(label, text, bold=True)
@@ -41,21 +40,18 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for pr
 
 def examine() -> dict[str, Any]:
     """Everything that `pprgnn doctor --json` prints."""
-    from pprgnn.training.checkup import LOW_DISK, advice, disk, import_problems
-    from pprgnn.training.environment import environment
-
-    broken = import_problems()
+    broken = checkup.import_problems()
     check: dict[str, Any] = {"error": None, "ok": False}
     speed = None
     if not broken:
         check, speed = _measure(broken)
     facts = environment()
     cache = cache_root()
-    writable, free = disk(cache)
-    lines = advice(facts, speed, os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
+    writable, free = checkup.disk(cache)
+    lines = checkup.advice(facts, speed, os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
     if not writable:
         broken.append(f"The cache {cache} cannot be written: set PPRGNN_CACHE to a folder of yours.")
-    elif free < LOW_DISK:
+    elif free < checkup.LOW_DISK:
         lines.append(f"Only {free / GIB:.1f} GiB are free on the disk of {cache}: prepared graphs go there.")
     sets: dict[str, str] = {}
     try:
@@ -75,19 +71,17 @@ def examine() -> dict[str, Any]:
 
 
 def _measure(broken: list[str]) -> tuple[dict[str, Any], float | None]:
-    from pprgnn.training.checkup import ALLOWED_ERROR, kernel_speed, self_check
-
     try:
-        error = self_check()
-        speed = kernel_speed()
+        error = checkup.self_check()
+        speed = checkup.kernel_speed()
     except Exception as problem:  # whatever it is, it is what the doctor is asked about
         broken.append(f"A small solve fails: {type(problem).__name__}: {problem}")
         return {"error": None, "ok": False}, None
-    ok = error <= ALLOWED_ERROR  # not when it is NaN
+    ok = error <= checkup.ALLOWED_ERROR  # not when it is NaN
     if not ok:
         broken.append(
-            f"A small solve is off by {error:.1e} from the dense reference, where {ALLOWED_ERROR:.0e} is allowed: "
-            f"try PPRGNN_KERNEL=torch, and install pprgnn anew if that helps."
+            f"A small solve is off by {error:.1e} from the dense reference, where {checkup.ALLOWED_ERROR:.0e} is "
+            f"allowed: try PPRGNN_KERNEL=torch, and install pprgnn anew if that helps."
         )
     return {"error": error, "ok": ok}, speed
 
@@ -126,8 +120,6 @@ def _summary(findings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _extras(extras: Mapping[str, str | None]) -> str:
-    from pprgnn.training.environment import EXTRAS
-
     there = ", ".join(f"{name} {number}" for name, number in extras.items() if number)
     missing = [name for name, number in extras.items() if number is None]
     if not missing:

@@ -2,87 +2,68 @@
 
 from __future__ import annotations
 
-import json
+import difflib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-
-from pprgnn.cli.explain_features import cut, explain_overall, feature_line, percent, show_features
-from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
-from pprgnn.cli.tables import READING, takes
+from pprgnn.cli.commands import Explain
+from pprgnn.cli.explain_features import explain_overall, feature_line, show_features
+from pprgnn.cli.output import Labelled, cut, percent, show_hint, show_json, show_labelled, show_table, under
+from pprgnn.cli.saved_run import open_data, open_model
+from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.errors import DataError
+from pprgnn.data.node_names import find_node
 from pprgnn.data.wording import counted
-from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
-
-if TYPE_CHECKING:
-    from pprgnn.data.dataset import GraphDataset
-    from pprgnn.training.explain import Decision, GraphExplanation, InfluentialNode, NodeExplanation
-    from pprgnn.training.explain_features import FeatureExplanation
-    from pprgnn.training.model import Model
+from pprgnn.training.attribution import LayerReach
+from pprgnn.training.explain import (
+    FAR,
+    Decision,
+    GraphExplanation,
+    InfluentialNode,
+    NodeExplanation,
+    explain_graph,
+    explain_node,
+)
+from pprgnn.training.explain_features import FeatureExplanation, explain_features
+from pprgnn.training.guard import collected_warnings
+from pprgnn.training.model import Model
+from pprgnn.training.terminal import is_terminal
 
 VISIBLE = 5e-4  # a share that is not shown as 0.0 %
 MOST_BARS = 12
 
 
-@takes("reading", READING)
-def explain(
-    run: RunArgument,
-    node: Annotated[str | None, typer.Option(help="The node, as the source names it.")] = None,
-    graph: Annotated[
-        int | None, typer.Option(help="Which graph, from 0, where there are several or graphs have the labels.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="CLASS", help="Explain this class; the most probable one by default.")
-    ] = None,
-    top: Annotated[int, typer.Option(min=0, help="How many influential nodes and features to show.")] = 10,
-    features: Annotated[
-        bool, typer.Option("--features", help="Which features decide in the mean over the test part.")
-    ] = False,
-    sample: Annotated[
-        int, typer.Option(min=1, help="With --features: over how many nodes or graphs of that part.")
-    ] = 32,
-    edges: NewEdges = None,
-    nodes: NewNodes = None,
-    data: NewData = None,
-    reading: Any = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
-) -> None:
-    """Explain one decision of a model.
-
-    Shows from how far away the decision came, which nodes and features spoke for and against it, and how deep the
-    network looked.
-    """
-    if is_terminal() and not as_json:
-        typer.echo(styled(f"Reading {run} ...", dim=True))
-    from pprgnn.training.guard import collected_warnings
-
+def explain(options: Explain) -> None:
+    """One decision, or what decides in the mean over many."""
+    run, node, graph, top = options.run, options.node, options.graph, options.top
+    if is_terminal() and not options.as_json:
+        show_hint(f"Reading {run} ...")
     model = open_model(run)
-    if features and (node, graph, target) != (None, None, None):
+    if options.features and (node, graph, options.target) != (None, None, None):
         raise DataError(
             "--features is about many decisions, so it goes without --node, --graph and --target; drop it to "
             "explain one of them, with its features."
         )
-    if not features:
+    if not options.features:
         _check_question(model, node, graph)
-    dataset = open_data(run, model, edges, nodes, data, reading)
+    dataset = open_data(run, model, options.new)
     warned: list[str] = []
     with collected_warnings(warned.append, set()):
-        if features:
-            has_parts = run.is_dir() and edges is None and data is None
-            explain_overall(model, dataset, run if has_parts else None, sample, top, warned, as_json)
+        if options.features:
+            has_parts = run.is_dir() and not options.new.is_given
+            explain_overall(model, dataset, run if has_parts else None, options, warned)
             return
-        found = _explained(model, dataset, node, graph, _target(model, target), top)
+        found = _explained(model, dataset, node, graph, _target(model, options.target), top)
         by_feature = _by_feature(model, dataset, found, top)
-    if as_json:
+    if options.as_json:
         told = found.to_dict() | {"features": None if by_feature is None else by_feature.to_dict()}
-        typer.echo(json.dumps(told | {"data": dataset.facts.title, "warnings": warned}, indent=2))
+        show_json(told | {"data": dataset.facts.title, "warnings": warned})
         return
     _show(found, by_feature, dataset, model, warned)
 
 
-# ------------------------------------------------------------------------------------------------------- question
+# -------------------------------------------------------------------------------------------------------- question
 def _check_question(model: Model, node: str | None, graph: int | None) -> None:
     if model.facts.task == "node" and node is None:
         raise DataError("This model labels nodes: say which with --node ID.")
@@ -97,8 +78,6 @@ def _target(model: Model, text: str | None) -> int | None:
         return None if text is None else names.index(text)
     if text.isdecimal() and int(text) < len(names):
         return int(text)
-    import difflib
-
     close = difflib.get_close_matches(text, names, 3, cutoff=0.4) or names[:3]
     raise DataError(f"There is no class {text!r} among the {len(names)} of this model; try {', '.join(close)}.")
 
@@ -106,9 +85,6 @@ def _target(model: Model, text: str | None) -> int | None:
 def _explained(
     model: Model, dataset: GraphDataset, node: str | None, graph: int | None, target: int | None, top: int
 ) -> GraphExplanation:
-    from pprgnn.data.node_names import find_node
-    from pprgnn.training.explain import explain_graph, explain_node
-
     if node is None:
         assert graph is not None
         return explain_graph(model, dataset, graph, target=target, top=top)
@@ -125,9 +101,6 @@ def _by_feature(
     model: Model, dataset: GraphDataset, found: GraphExplanation, top: int
 ) -> FeatureExplanation | None:
     """The same decision by feature; ``None``: there are none, or nobody asked."""
-    from pprgnn.training.explain import NodeExplanation
-    from pprgnn.training.explain_features import explain_features
-
     if not top or model.shape.num_nodes is not None:
         return None
     node = found.node if isinstance(found, NodeExplanation) else None
@@ -135,7 +108,7 @@ def _by_feature(
     return explain_features(model, dataset, node, graph=found.graph, target=target, top=top)
 
 
-# --------------------------------------------------------------------------------------------------------- answer
+# ---------------------------------------------------------------------------------------------------------- answer
 def _show(
     found: GraphExplanation,
     by_feature: FeatureExplanation | None,
@@ -143,14 +116,11 @@ def _show(
     model: Model,
     warned: Sequence[str],
 ) -> None:
-    from pprgnn.training.explain import FAR, NodeExplanation
-
     by_node = isinstance(found, NodeExplanation)
     lines = _lines(found, dataset, model)
     if by_feature is not None:
         lines.append(("features", feature_line(by_feature)))
-    for label, text in [*lines, *(("warning", text) for text in warned)]:
-        typer.echo(paragraph(f"{label:<13}", text, width()))
+    show_labelled([*lines, *(("warning", text) for text in warned)], 13)
     if by_feature is not None:
         show_features(by_feature, by_node)
     _show_nodes("Most influential nodes", found.influential, by_node)
@@ -161,19 +131,11 @@ def _show(
             _show_nodes(f"Most influential among those more than {FAR} hops away", far, by_node)
 
 
-def _lines(found: GraphExplanation, dataset: GraphDataset, model: Model) -> list[tuple[str, str]]:
-    from pprgnn.training.explain import NodeExplanation
-
+def _lines(found: GraphExplanation, dataset: GraphDataset, model: Model) -> list[Labelled]:
     place = f"graph {found.graph} of {dataset.facts.title}" if len(dataset) > 1 else dataset.facts.title
     lines = [("node", f"{found.name} in {place}")] if isinstance(found, NodeExplanation) else [("graph", place)]
     lines += _decision_lines(found.decision, model.facts.multi_label)
-    for i, layer in enumerate(found.layers):
-        bound = layer.truncation_bound
-        error = "" if bound is None else f", truncation error at most {bound:.1g} of the input"
-        if bound is not None and bound >= 1:
-            error = ", no useful bound of the truncation error"
-        went = f"layer {layer.layer} looked {counted(layer.depth, 'hop')} deep ({layer.status.lower()}{error})"
-        lines.append(("depth" if i == 0 else "", went))
+    lines += under("depth", map(_depth_text, found.layers))
     if isinstance(found, NodeExplanation):
         lines += _reach_lines(found)
     if not found.complete:
@@ -181,23 +143,28 @@ def _lines(found: GraphExplanation, dataset: GraphDataset, model: Model) -> list
     return lines
 
 
-def _decision_lines(decision: Decision, multi_label: bool) -> list[tuple[str, str]]:
+def _depth_text(layer: LayerReach) -> str:
+    bound = layer.truncation_bound
+    error = "" if bound is None else f", truncation error at most {bound:.1g} of the input"
+    if bound is not None and bound >= 1:
+        error = ", no useful bound of the truncation error"
+    return f"layer {layer.layer} looked {counted(layer.depth, 'hop')} deep ({layer.status.lower()}{error})"
+
+
+def _decision_lines(decision: Decision, multi_label: bool) -> list[Labelled]:
     unknown = "not known" if decision.truth is None else _short(decision.truth)
     labels = f"predicted {_short(decision.predicted)}; true: {unknown}"
     what = f"logit of {decision.target}" + ("" if multi_label else " less the mean of the other logits")
+    parts = f"inputs of nodes {decision.inputs:+.3g}, biases {decision.biases:+.3g}"
     rest = f", rest {decision.rest:+.3g}" if abs(decision.rest) > 1e-3 * abs(decision.score) else ""
     return [
         ("decision", labels),
         ("explained", f"{decision.target}, probability {percent(decision.probability)}"),
-        ("score", f"{decision.score:+.3g}, the {what}: {_parts(decision)}{rest}"),
+        ("score", f"{decision.score:+.3g}, the {what}: {parts}{rest}"),
     ]
 
 
-def _parts(decision: Decision) -> str:
-    return f"inputs of nodes {decision.inputs:+.3g}, biases {decision.biases:+.3g}"
-
-
-def _reach_lines(found: NodeExplanation) -> list[tuple[str, str]]:
+def _reach_lines(found: NodeExplanation) -> list[Labelled]:
     if not any(found.share_by_distance) and not found.unreachable_share:
         return [("reach", "no node's input has any influence here; the biases decide")]
     if found.radius is None:
@@ -205,8 +172,8 @@ def _reach_lines(found: NodeExplanation) -> list[tuple[str, str]]:
     elif found.radius == 0:
         text = "at least 95 % of the influence comes from the node itself"
     else:
-        text = f"95 % of the influence comes from within {found.radius} hop{'s' * (found.radius != 1)}"
-    return [("reach", text), *(("", line) for line in _bars(found))]
+        text = f"95 % of the influence comes from within {counted(found.radius, 'hop')}"
+    return under("reach", [text, *_bars(found)])
 
 
 def _bars(found: NodeExplanation) -> list[str]:
@@ -226,12 +193,12 @@ def _bars(found: NodeExplanation) -> list[str]:
     longest = max(len(hops) for hops, _, _ in rows)
     return [
         f"{hops:>{longest}} {'█' * math.ceil(20 * share - 0.01):<20} {percent(share):>7} "
-        f"({count:,} node{'s' * (count != 1)})"
+        f"({counted(count, 'node')})"
         for hops, share, count in rows
     ]
 
 
-def _truncation_lines(found: GraphExplanation) -> list[tuple[str, str]]:
+def _truncation_lines(found: GraphExplanation) -> list[Labelled]:
     lines = []
     for layer in found.layers:
         if layer.terms <= layer.depth:
@@ -241,24 +208,21 @@ def _truncation_lines(found: GraphExplanation) -> list[tuple[str, str]]:
                 f"memory allows {layer.terms} of {layer.depth + 1} terms of the gradient of layer {layer.layer}: "
                 f"influence over longer ways is missing ({bound}, relative to the gradient that comes in)"
             )
-    return [("left out" if i == 0 else "", line) for i, line in enumerate(lines)]
+    return under("left out", lines)
 
 
 def _show_nodes(title: str, influential: Sequence[InfluentialNode], by_node: bool) -> None:
-    if not influential:
-        return
-    rows: list[dict[str, Any]] = []
-    for each in influential:
-        row: dict[str, Any] = {"node": cut(each.name)}
-        if by_node:
-            row["hops"] = each.distance
-        row["share"] = f"{100 * each.share:+.1f} %".rjust(8)
-        if by_node:
-            row["class"] = None if each.classes is None else _short(each.classes)
-        rows.append(row)
-    typer.echo(f"\n{styled(title, bold=True)}")
-    for line in table(rows, ("class",), width()):
-        typer.echo(line)
+    rows: list[dict[str, Any]] = [
+        {
+            "node": cut(each.name),
+            "hops": each.distance,
+            "share": f"{100 * each.share:+.1f} %".rjust(8),
+            "class": None if each.classes is None else _short(each.classes),
+        }
+        for each in influential
+    ]
+    known = ("node", "hops", "share", "class") if by_node else ("node", "share")
+    show_table(title, [{key: row[key] for key in known} for row in rows], ["class"])
 
 
 def _short(classes: Sequence[str]) -> str:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import typer
+import torch
+from torch import Tensor
 
-from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
+from pprgnn.cli.commands import Explain
+from pprgnn.cli.output import cut, percent, show_hint, show_json, show_labelled, show_table
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.training.explain import check_system
+from pprgnn.training.explain_features import (
+    FeatureExplanation,
+    check_features_read,
+    drawn_rows,
+    overall_features,
+)
+from pprgnn.training.model import Model
+from pprgnn.training.run import Run
+from pprgnn.training.terminal import is_terminal
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from pprgnn.data.dataset import GraphDataset
-    from pprgnn.training.explain_features import FeatureExplanation
-    from pprgnn.training.model import Model
-
-LONGEST = 30  # letters of a name or of a list of classes
 PARTS = {"test": "test ", "val": "validation ", "train": "training "}
 
 
-# --------------------------------------------------------------------------------------------------- one decision
+# ---------------------------------------------------------------------------------------------------- one decision
 def feature_line(found: FeatureExplanation) -> str:
     """What the features add, and what the integral misses."""
     difference = found.score - found.baseline
@@ -46,40 +50,28 @@ def show_features(found: FeatureExplanation, by_node: bool) -> None:
             "adds": f"{each.contribution:+.3g}",
         }
         rows.append(row | ({"here": f"{each.own:+.3g}"} if by_node else {}))
-    _show_table("Features that mattered most", rows)
+    show_table("Features that mattered most", rows, ["here"])
 
 
-def _show_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
-    if rows:
-        typer.echo(f"\n{styled(title, bold=True)}")
-        for line in table(rows, [key for key in ("here",) if key in rows[0]], width()):
-            typer.echo(line)
-
-
-# -------------------------------------------------------------------------------------------------------- overall
+# --------------------------------------------------------------------------------------------------------- overall
 def explain_overall(
     model: Model,
     dataset: GraphDataset,
     run: Path | None,
-    sample: int,
-    top: int,
+    options: Explain,
     warned: Sequence[str],
-    as_json: bool,
 ) -> None:
     """Show which features decide in the mean over the test part of a run; without a run, over all of the data."""
-    from pprgnn.training.explain import check_system
-    from pprgnn.training.explain_features import check_features_read, drawn_rows, overall_features
-
     check_system(model)
     check_features_read(model)
     part, mask = _part(dataset, run)
     batches, available = model.batches(dataset), int(mask.sum())
-    if is_terminal() and not as_json:
-        typer.echo(styled(f"Explaining {min(sample, available)} decisions ...", dim=True))
-    found = overall_features(model, batches, drawn_rows(batches, mask, sample))
-    if as_json:
+    if is_terminal() and not options.as_json:
+        show_hint(f"Explaining {min(options.sample, available)} decisions ...")
+    found = overall_features(model, batches, drawn_rows(batches, mask, options.sample))
+    if options.as_json:
         facts = {"part": part, "available": available, "data": dataset.facts.title, "warnings": warned}
-        typer.echo(json.dumps(found.to_dict() | facts, indent=2))
+        show_json(found.to_dict() | facts)
         return
     things = f"{PARTS.get(part, '')}{dataset.facts.task}s"
     lines = [
@@ -88,13 +80,12 @@ def explain_overall(
         ("unexplained", f"{percent(found.residual)} of what the features add ({found.gradients:,} gradients)"),
         *(("warning", text) for text in warned),
     ]
-    for label, text in lines:
-        typer.echo(paragraph(f"{label:<13}", text, width()))
-    _show_table(
+    show_labelled(lines, 13)
+    show_table(
         "Features that matter most",
         [
             {"feature": cut(each.name), "share": percent(each.share).rjust(7), "adds": f"±{each.importance:.3g}"}
-            for each in found.features[:top]
+            for each in found.features[: options.top]
             if each.importance > 0
         ],
     )
@@ -102,23 +93,8 @@ def explain_overall(
 
 def _part(dataset: GraphDataset, run: Path | None) -> tuple[str, Tensor]:
     """What to draw from: the test part if there is one; of new data, everything."""
-    import torch
-
-    from pprgnn.training.run import Run
-
     if run is None:
         size = dataset.num_nodes if dataset.facts.task == "node" else len(dataset)
         return "all", torch.ones(size, dtype=torch.bool)
     masks = Run.open(run).split.masks(dataset)
     return next((part, masks[part]) for part in PARTS if bool(masks[part].any()))
-
-
-# ---------------------------------------------------------------------------------------------------------- words
-def cut(text: str) -> str:
-    """What fits into a column."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def percent(share: float) -> str:
-    """A share of 1."""
-    return f"{100 * share:.1f} %"

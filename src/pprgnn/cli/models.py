@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-
-from pprgnn.cli.train import config_for, setting_line
+from pprgnn.cli.commands import Models
+from pprgnn.cli.output import settings_lines, show, show_json
 from pprgnn.training.config import Config, ModelConfig, settings
-from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import tomllib
 from pprgnn.training.recipes import FOLDER, recipe_names
 from pprgnn.training.systems import SYSTEMS, System, find_system
 from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
-
-if TYPE_CHECKING:
-    from pprgnn.data.dataset import GraphDataset
 
 KINDS = {
     "infinite": "Layers of infinite depth, in the same networks",
@@ -28,21 +22,14 @@ KINDS = {
 INDENT = 4
 
 
-def models(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]", help="Tell all about these.")] = None,
-    data: Annotated[
-        str | None, typer.Option(metavar="DATA", help="How many parameters they have on this data set.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
-) -> None:
-    """List the systems that can be trained.
+def models(options: Models) -> None:
+    """All systems, some of them, or how large they are on some data, which imports torch only now."""
+    chosen = [find_system(name) for name in options.names or ()]
+    if options.data is not None:
+        from pprgnn.cli.model_sizes import size_lines, sizes
 
-    Ours and those it is compared with: what each can do, its settings, and its size on some data.
-    """
-    chosen = [find_system(name) for name in names or ()]
-    if data is not None:
-        found: Any = _sizes(chosen or SYSTEMS, data)
-        lines = _size_lines(found)
+        found: Any = sizes(chosen or SYSTEMS, options.data)
+        lines = size_lines(found)
     elif chosen:
         found = [_facts(system) | _settings(system) for system in chosen]
         lines = [line for each in found for line in ("", *_detail_lines(each))][1:]
@@ -50,22 +37,22 @@ def models(
     else:
         found = [_facts(system) for system in SYSTEMS]
         lines = _list_lines(found)
-    typer.echo(json.dumps(found, indent=2) if as_json else "\n".join(lines))
+    if options.as_json:
+        show_json(found)
+    else:
+        show(lines)
 
 
-# ------------------------------------------------------------------------------------------------------- the list
+# -------------------------------------------------------------------------------------------------------- the list
 def _facts(system: System) -> dict[str, Any]:
     names = ("name", "title", "kind", "paper", "year", "link", "summary")
-    can = {"tasks": list(system.tasks), "edge_weights": system.edge_weights, "new_graphs": system.new_graphs}
-    parameters = [name for name in system.reads if name != "architecture"] + list(system.own_names)
-    return (
-        {name: getattr(system, name) for name in names}
-        | can
-        | {
-            "parameters": parameters,
-            "missing": system.missing,
-        }
-    )
+    return {name: getattr(system, name) for name in names} | {
+        "tasks": list(system.tasks),
+        "edge_weights": system.edge_weights,
+        "new_graphs": system.new_graphs,
+        "parameters": [name for name in system.reads if name != "architecture"] + list(system.own_names),
+        "missing": system.missing,
+    }
 
 
 def _list_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -103,7 +90,7 @@ def _yes(whether: bool) -> str:
     return "yes" if whether else "no"
 
 
-# ---------------------------------------------------------------------------------------------------- one of them
+# ----------------------------------------------------------------------------------------------------- one of them
 def _settings(system: System) -> dict[str, Any]:
     """What it reads, with its usual values; where it trains otherwise than by default; recipes and an example."""
     read = [each for each in settings(system.name) if each.section.startswith("model") and each.name != "system"]
@@ -145,66 +132,9 @@ def _detail_lines(found: Mapping[str, Any]) -> list[str]:
         "example": found["example"],
     }
     lines = [paragraph(f"{key:<9}", text, width()) for key, text in facts.items() if text]
-    section, only_changed = "", "[training], where not as `pprgnn train --settings` has it"
-    for each in settings(found["name"]):
-        if each.name in found["training"] or (each.section.startswith("model") and each.name != "system"):
-            if each.section != section:
-                section = each.section
-                lines += ["", styled(only_changed if section == "training" else f"[{section}]", bold=True)]
-            lines.append(setting_line(each, each.default))
-    return lines
-
-
-# ----------------------------------------------------------------------------------------------------- parameters
-def _sizes(systems: Sequence[System], data: str) -> list[dict[str, Any]]:
-    """How many parameters each would have in `pprgnn train DATA --model NAME`."""
-    from pprgnn.data.errors import DataError
-
-    found: list[dict[str, Any]] = []
-    loaded: dict[str, GraphDataset] = {}
-    for system in systems:
-        config = config_for(data, [], system.name)
-        dataset = _load(config, loaded)
-        try:
-            parameters, why = _parameters(system, config, dataset), ""
-        except DataError as error:  # of the system: it cannot be used with these data
-            parameters, why = None, str(error)
-        found.append({"name": system.name, "data": dataset.facts.name, "parameters": parameters, "why": why})
-    return found
-
-
-def _load(config: Config, loaded: dict[str, GraphDataset]) -> GraphDataset:
-    """The data of a config; systems usually share them."""
-    from pprgnn.training.train import load_data
-
-    key = json.dumps([config.data.name, config.data.options])
-    if key not in loaded:
-        loaded[key] = load_data(config)
-    return loaded[key]
-
-
-def _parameters(system: System, config: Config, dataset: GraphDataset) -> int:
-    import torch
-
-    from pprgnn.training.build import Shape, build_network, feature_kind, features
-    from pprgnn.training.label_input import VisibleLabels
-
-    if "edge_weight" in dataset._data and not system.edge_weights:
-        raise TrainingError(f"{system.title} cannot use edge weights, but {dataset.facts.name} has some.")
-    kind = feature_kind(dataset, config.data.features)
-    nobody = torch.zeros(dataset.num_nodes, dtype=torch.bool)  # only the width matters here
-    visible = VisibleLabels.of(dataset, nobody, kind)
-    shape = Shape.of(dataset, features(dataset, kind, visible), bound=visible is not None)
-    with torch.device("meta"):  # shapes without numbers
-        network = build_network(config.model, shape)
-    if system.kind == "kernel":
-        raise TrainingError(f"{system.title} has support vectors instead of parameters.")
-    return sum(each.numel() for each in network.parameters())
-
-
-def _size_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    rows = [{"name": each["name"], "parameters": each["parameters"]} for each in found]
-    header, *lines = table(rows, (), None)
-    size = max(map(len, lines))
-    pairs = zip(lines, found, strict=True)
-    return [header, *(paragraph(f"{line:<{size}}  ", each["why"], width()).rstrip() for line, each in pairs)]
+    shown = (
+        (each, each.default)
+        for each in settings(found["name"])
+        if each.name in found["training"] or (each.section.startswith("model") and each.name != "system")
+    )
+    return [*lines, *settings_lines(shown, training="[training], where not as `pprgnn train --settings` has it")]

@@ -2,78 +2,54 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
 
-from pprgnn.cli.train import config_for
+from pprgnn.cli.commands import Partition
+from pprgnn.cli.output import show, show_json
+from pprgnn.cli.training_options import config_for
+from pprgnn.core.adjacency import Adjacency
 from pprgnn.data.wording import counted
+from pprgnn.distributed import partitions
+from pprgnn.distributed.partitions import PartitionFacts, choose_method, describe
+from pprgnn.distributed.simulate import Network, find_network, simulate
+from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.terminal import paragraph, styled, width
+from pprgnn.training.train import load_data
 from pprgnn.training.view import aligned
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from pprgnn.core.adjacency import Adjacency
-    from pprgnn.distributed.partitions import PartitionFacts
-    from pprgnn.distributed.simulate import Network
 
 SHOWN = 16  # parts that are listed one by one; of more, the extremes
 COLUMNS = ("nodes", "entries", "interior_nodes", "halo_rows", "sent_rows", "neighbours", "work")
 
 
-def partition_command(
-    what: Annotated[str, typer.Argument(metavar="NAME", help="A data set, a recipe, or a .safetensors graph.")],
-    parts: Annotated[int, typer.Option("--parts", "-p", help="How many: one per process.")] = 2,
-    method: Annotated[
-        str, typer.Option(help="metis, range, random, or auto: metis where it is installed.")
-    ] = "auto",
-    seed: Annotated[int, typer.Option(help="Of metis and random.")] = 0,
-    channels: Annotated[
-        int | None, typer.Option("--width", help="Channels of the state; by default those of the recipe.")
-    ] = None,
-    network: Annotated[
-        str, typer.Option(help="loopback (measured here), 10gbit, 100gbit or infiniband (typical figures).")
-    ] = "10gbit",
-    latency: Annotated[float | None, typer.Option(help="Of the network instead, in seconds.")] = None,
-    bandwidth: Annotated[float | None, typer.Option(help="Of the network instead, in bytes per second.")] = None,
-    threads: Annotated[int, typer.Option(help="Of each process.")] = 1,
-    also: Annotated[
-        str | None, typer.Option("--simulate", metavar="P,P,...", help="Predict these numbers of parts as well.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep the part of each node (.safetensors).")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
-) -> None:
-    """Partition a graph.
-
-    Shows what is cut and what a process reads from others, and predicts how long a step takes on such a network:
-    computing times are measured here, on the real parts; the network is a model.
-    """
-    counts = _counts(also)
-    config = config_for(what, [])
-    from pprgnn.distributed.partitions import choose_method, describe, partition
-
-    method, between = choose_method(method), _network(network, latency, bandwidth)
+def partition(options: Partition) -> None:
+    """Divide the graph, describe the parts, and predict a step with them and with other numbers of them."""
+    counts = _counts(options.also)
+    config = config_for(options.what)
+    method = choose_method(options.method)
+    between = _network(options.network, options.latency, options.bandwidth)
     name, adj = _graph(config)
+    parts, seed = options.parts, options.seed
     start = time.perf_counter()
-    owner = partition(adj, parts, method, seed)
+    owner = partitions.partition(adj, parts, method, seed)
     seconds = time.perf_counter() - start
-    if output is not None:
-        _keep(output, owner, {"data": name, "parts": str(parts), "method": method, "seed": str(seed)})
+    if options.output is not None:
+        _keep(options.output, owner, {"data": name, "parts": str(parts), "method": method, "seed": str(seed)})
     facts = describe(adj, owner, parts)
-    predict = _Predictor(adj, between, config.model.hidden if channels is None else channels, threads)
+    channels = config.model.hidden if options.channels is None else options.channels
+    predict = _Predictor(adj, between, channels, options.threads)
     steps = {parts: predict.about(owner, facts)}
     for count in counts:
         if count not in steps:
-            other = partition(adj, count, method, seed)
+            other = partitions.partition(adj, count, method, seed)
             steps[count] = predict.about(other, describe(adj, other, count))
     found = {
         "data": name,
@@ -87,7 +63,10 @@ def partition_command(
         "prediction": steps[parts],
         "simulated": [steps[count] for count in counts],
     }
-    typer.echo(json.dumps(found, indent=2) if as_json else "\n".join(_lines(found)))
+    if options.as_json:
+        show_json(found)
+    else:
+        show(_lines(found))
 
 
 def _counts(text: str | None) -> list[int]:
@@ -99,10 +78,8 @@ def _counts(text: str | None) -> list[int]:
     return [int(word) for word in words]
 
 
-def _graph(config: Any) -> tuple[str, Adjacency]:
+def _graph(config: Config) -> tuple[str, Adjacency]:
     """The name of the one graph, and Ã as it would be trained on."""
-    from pprgnn.training.train import load_data
-
     dataset = load_data(config)
     if len(dataset) > 1:
         raise TrainingError(
@@ -115,23 +92,15 @@ def _graph(config: Any) -> tuple[str, Adjacency]:
 
 
 def _network(name: str, latency: float | None, bandwidth: float | None) -> Network:
-    from pprgnn.distributed.simulate import Network, find_network
-
     if latency is not None and bandwidth is not None:
         return Network("given", latency, bandwidth)
     known = find_network(name)
-    if latency is None and bandwidth is None:
-        return known
-    return Network(
-        f"{known.name}, changed",
-        known.latency if latency is None else latency,
-        known.bandwidth if bandwidth is None else bandwidth,
-    )
+    given = {"latency": latency, "bandwidth": bandwidth}
+    changed: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    return replace(known, name=f"{known.name}, changed", **changed) if changed else known
 
 
 def _keep(path: Path, owner: Tensor, facts: Mapping[str, str]) -> None:
-    from safetensors.torch import save_file
-
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file({"owner": owner}, path, dict(facts))
 
@@ -140,17 +109,11 @@ class _Predictor:
     """Predictions, beside the one for a single process."""
 
     def __init__(self, adj: Adjacency, network: Network, channels: int, threads: int) -> None:
-        import torch
-
-        from pprgnn.distributed.partitions import describe
-
         self.adj, self.network, self.channels, self.threads = adj, network, channels, threads
         owner = torch.zeros(adj.num_nodes, dtype=torch.int32, device=adj.device)
         self.alone = self._steps(owner, describe(adj, owner, 1))
 
     def _steps(self, owner: Tensor, facts: PartitionFacts) -> dict[str, Any]:
-        from pprgnn.distributed.simulate import simulate
-
         options: dict[str, Any] = {"width": self.channels, "threads": self.threads}
         forward = simulate(self.adj, owner, facts.parts, self.network, facts=facts, **options)
         adjoint = simulate(self.adj, owner, facts.parts, self.network, adjoint=True, **options)
@@ -188,7 +151,7 @@ def _facts(facts: PartitionFacts) -> dict[str, Any]:
     }
 
 
-# -------------------------------------------------------------------------------------------------- what is shown
+# --------------------------------------------------------------------------------------------------- what is shown
 def _lines(found: Mapping[str, Any]) -> list[str]:
     step = found["prediction"]
     network = step["network"]

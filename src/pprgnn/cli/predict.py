@@ -3,94 +3,60 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
+import pyarrow as pa
 import typer
 
-from pprgnn.cli.saved_run import NewData, NewEdges, RunArgument, open_data, open_model
-from pprgnn.cli.tables import READING, takes
+from pprgnn.cli.commands import DIGITS, Predict
+from pprgnn.cli.options import NewGraph
+from pprgnn.cli.output import show_json
+from pprgnn.cli.saved_run import open_data, open_model
 from pprgnn.data.wording import counted
+from pprgnn.training.errors import TrainingError
+from pprgnn.training.few_nodes import Effort, FewNodes
+from pprgnn.training.predictions import (
+    SUFFIXES,
+    named_rows,
+    predict_table,
+    rounded,
+    unlabelled_rows,
+    write_table,
+)
 from pprgnn.training.terminal import is_terminal, paragraph, styled, width
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pprgnn.training.few_nodes import Effort
-
 PREVIEW = 5
-DIGITS = 4
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".gz")
 
 
-@takes("reading", READING)
-def predict_command(
-    run: RunArgument,
-    edges: NewEdges = None,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--nodes",
-            help="Only these nodes, at the price of their neighbourhood: ids separated by commas, or @FILE with "
-            "one per line; may be repeated. With --edges, a file is its node table, with columns as in training.",
-        ),
-    ] = None,
-    data: NewData = None,
-    reading: Any = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a .csv, .tsv, .parquet or .xlsx file.")
-    ] = None,
-    unlabelled: Annotated[bool, typer.Option("--unlabelled", help="Only what has no label yet.")] = False,
-    precision: Annotated[
-        int | None,
-        typer.Option(
-            help=f"Significant digits of probabilities; {DIGITS} by default, all of them in Parquet and JSON.",
-            min=1,
-            max=17,
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
-) -> None:
-    """Predict classes and probabilities.
-
-    For the graph of the run, or for a new one, which the model has never seen. In a pipe, the rows alone go to the
-    standard output, with tabs between their columns.
-    """
-    from pprgnn.training.errors import TrainingError
-    from pprgnn.training.few_nodes import FewNodes
-    from pprgnn.training.predictions import (
-        SUFFIXES,
-        named_rows,
-        predict_table,
-        rounded,
-        unlabelled_rows,
-        write_table,
-    )
-
+def predict(options: Predict) -> None:
+    """Predict, write, and tell; the rows alone have the standard output for themselves."""
+    output = options.output
     if output is not None and output.suffix.lower() not in SUFFIXES:
         raise TrainingError(f"The output must end in .csv, .tsv, .parquet or .xlsx, but is {output}.")
-    table_file, ids = _table_and_ids(nodes or [])
-    if ids is not None and unlabelled:
+    table_file, ids = _table_and_ids(options.nodes or [])
+    if ids is not None and options.unlabelled:
         raise TrainingError("Expected --nodes or --unlabelled, but both came; drop one.")
-    model = open_model(run)
-    dataset = open_data(run, model, edges, table_file, data, reading)
+    model = open_model(options.run)
+    new = NewGraph(edges=options.edges, nodes=table_file, data=options.data, reading=options.reading)
+    dataset = open_data(options.run, model, new)
     effort = None
     if ids is None:
-        table = predict_table(model, dataset, unlabelled_rows(dataset) if unlabelled else None)
+        table = predict_table(model, dataset, unlabelled_rows(dataset) if options.unlabelled else None)
     else:
         rows = named_rows(dataset, ids)
         logits, effort = FewNodes(model, dataset).logits(rows)
         table = predict_table(model, dataset, rows, logits)
-    for_programs = as_json if output is None else output.suffix.lower() == ".parquet"
-    if precision is not None or not for_programs:
-        table = rounded(table, precision or DIGITS)
+    for_programs = options.as_json if output is None else output.suffix.lower() == ".parquet"
+    if options.precision is not None or not for_programs:
+        table = rounded(table, options.precision or DIGITS)
     if output is not None:
         write_table(table, output)
-    if as_json:
-        typer.echo(json.dumps(_for_programs(table, output, effort), indent=2))
+    if options.as_json:
+        show_json(_for_programs(table, output, effort))
         return
     shown = output is None and (effort is not None or not is_terminal())
     lines = [f"{counted(table.num_rows, dataset.facts.task)} of {dataset.facts.name}: {_by_class(table)}"]
@@ -103,7 +69,7 @@ def predict_command(
     elif not shown:
         lines.append(styled("Nothing was written; add -o FILE.csv or -o FILE.parquet.", dim=True))
     for line in lines:
-        typer.echo(line, err=shown)  # the rows have the standard output for themselves
+        typer.echo(line, err=shown)
     if shown:
         writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
         writer.writerows([table.column_names, *(row.values() for row in table.to_pylist())])
@@ -120,7 +86,6 @@ def _by_class(table: pa.Table) -> str:
 
 def _table_and_ids(given: list[str]) -> tuple[Path | None, list[str] | None]:
     """Which of the values of --nodes is the table of a new graph, and the ids that the others hold."""
-    from pprgnn.training.errors import TrainingError
 
     def is_table(value: str) -> bool:
         path = Path(value)
@@ -139,8 +104,6 @@ def _table_and_ids(given: list[str]) -> tuple[Path | None, list[str] | None]:
 
 
 def _lines(path: Path) -> list[str]:
-    from pprgnn.training.errors import TrainingError
-
     try:
         return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from pprgnn.cli.commands import Train
+from pprgnn.cli.group import STOPPED
 from pprgnn.data.errors import DataError
 from pprgnn.distributed.launch import (
     is_about_others,
@@ -27,14 +29,13 @@ from pprgnn.training.run import CONFIG, SUMMARY
 if TYPE_CHECKING:
     from pprgnn.distributed.team import Team
 
-STOPPED = 130
 
-
-def start_processes(processes: int, restarts: int, folder: Path, resumed: bool) -> None:
+def start_processes(options: Train, folder: Path) -> None:
     """Run what was typed in so many processes; the run is kept in ``folder``."""
-    where = [] if resumed else ["--output", str(folder)]
+    processes = options.nproc or 1
+    where = [] if options.resume is not None else ["--output", str(folder)]
     try:
-        failed = launch([*_without_launching(sys.argv[1:]), *where], processes, restarts)
+        failed = launch([*_without_launching(sys.argv[1:]), *where], processes, options.restarts)
     except KeyboardInterrupt as error:
         if (folder / SUMMARY).is_file():  # they came to the end of an epoch, and one has said how to go on
             raise typer.Exit(STOPPED) from error

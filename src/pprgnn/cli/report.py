@@ -2,54 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
+from rich.console import Console
 
-from pprgnn.training.terminal import is_terminal, styled, width
+from pprgnn import report as reports
+from pprgnn.cli.commands import Report
+from pprgnn.cli.options import PAGE
+from pprgnn.cli.output import show_hint
+from pprgnn.training.comparison import Comparison, is_comparison
+from pprgnn.training.terminal import is_terminal, width
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-PAGE = "report.html"
-SWITCH = "PPRGNN_REPORT"
 SHORTEST, LONGEST = 5.0, 20.0  # seconds to measure a run that has just been trained
-WantedReport = Annotated[
-    bool,
-    typer.Option("--report/--no-report", envvar=SWITCH, help=f"Write {PAGE} into the run's folder at the end."),
-]
 
 
-def report_command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, studies or comparisons; several are compared."),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help=f"The page; by default RUN/{PAGE}, or {PAGE} for several."),
-    ] = None,
-    seconds: Annotated[
-        float,
-        typer.Option(min=1, help="About how long measuring a run may take; done once, or again with more time."),
-    ] = 30.0,
-    again: Annotated[bool, typer.Option("--again", help="Measure anew what was measured before.")] = False,
-) -> None:
-    """Write a page about a run.
-
-    Result, training, depth and its proof, reach, cost, classes and where it all comes from, in one HTML file that
-    needs no network. Several runs are shown side by side.
-    """
-    from pprgnn.report import write_report
-    from pprgnn.training.comparison import Comparison, is_comparison
-
-    page = output or (runs[0] / PAGE if len(runs) == 1 else Path(PAGE))
+def report(options: Report) -> None:
+    """Write the page; of a comparison, about all that it compares."""
+    runs = options.runs
+    page = options.output or (runs[0] / PAGE if len(runs) == 1 else Path(PAGE))
     runs = [each for run in runs for each in (Comparison.open(run).folders if is_comparison(run) else [run])]
     with announcing() as announce:
-        write_report(runs, page, seconds=seconds, announce=announce, again=again)
+        reports.write_report(runs, page, seconds=options.seconds, announce=announce, again=options.again)
     typer.echo(f"The page is {page}.")
 
 
@@ -59,8 +36,6 @@ def announcing() -> Iterator[Callable[[str], None]]:
     if not is_terminal():
         yield lambda text: typer.echo(f"{text} ...")
         return
-    from rich.console import Console
-
     with Console(highlight=False).status("Reading ...", spinner="line") as status:
         yield lambda text: status.update(text[: (width() or 80) - 4].replace("[", "\\["))
 
@@ -69,13 +44,13 @@ def write_after_training(summary: dict[str, Any], quiet: bool) -> None:
     """The page of a run that has just come to its end; whatever happens, the training stays a success."""
     folder, each = summary["folder"], list(summary.get("systems", {"": summary}).values())
     trained = max(sum(run["seconds"] for run in one.get("runs", [one])) for one in each)
-    with not_written(f"`pprgnn report {folder}`", quiet), _live_line(quiet) as announce:
-        from pprgnn.report import write_report
-
+    # A live line or nothing: the log of a training should not be about its page.
+    line = announcing() if is_terminal() and not quiet else nullcontext(lambda text: None)
+    with not_written(f"`pprgnn report {folder}`", quiet), line as announce:
         seconds, runs = min(LONGEST, max(SHORTEST, trained)), [one["folder"] for one in each]
-        page = write_report(runs, Path(folder) / PAGE, seconds=seconds, announce=announce)
+        page = reports.write_report(runs, Path(folder) / PAGE, seconds=seconds, announce=announce)
         if not quiet:
-            typer.echo(styled(f"{page} shows it.", dim=True))
+            show_hint(f"{page} shows it.")
 
 
 @contextmanager
@@ -86,14 +61,4 @@ def not_written(remedy: str, quiet: bool = False) -> Iterator[None]:
     except (Exception, KeyboardInterrupt) as error:
         why = "it was stopped" if isinstance(error, KeyboardInterrupt) else str(error).rstrip(".") or repr(error)
         if not quiet:
-            typer.echo(styled(f"The report could not be written: {why}; {remedy} tries again.", dim=True))
-
-
-@contextmanager
-def _live_line(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """After a training, a live line or nothing: its log should not be about the page."""
-    if quiet or not is_terminal():
-        yield lambda text: None
-    else:
-        with announcing() as announce:
-            yield announce
+            show_hint(f"The report could not be written: {why}; {remedy} tries again.")

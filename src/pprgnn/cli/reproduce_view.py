@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import typer
-
+from pprgnn.cli.moving_line import MovingLine
 from pprgnn.data.wording import counted
 from pprgnn.experiments.cell import Cell, address_of, label_of
 from pprgnn.experiments.plan import Estimates, Plan, Row
-from pprgnn.training.terminal import is_terminal, paragraph, table, width
+from pprgnn.training.terminal import paragraph, table, width
 from pprgnn.training.view import clock
-
-if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.text import Text
-
-
-def view(estimates: Estimates, jobs: int) -> CellLines:
-    """The view for where the output goes."""
-    return LiveLine(estimates, jobs) if is_terminal() else CellLines(estimates, jobs)
 
 
 class CellLines:
-    """A line per cell: for logs."""
+    """A line per cell; on a terminal only what failed has one, above a line that moves."""
 
     def __init__(self, estimates: Estimates, jobs: int) -> None:
         self.estimates, self.jobs = estimates, jobs
         self.done = self.total = 0
         self.last: dict[str, Any] = {}
+        self.moving = MovingLine(self._line, per_second=1)
         self._left: dict[str, Cell] = {}
         self._told: set[str] = set()
         self._started = time.monotonic()
@@ -42,7 +32,9 @@ class CellLines:
         self._left = {address_of(cell.coordinates): cell for cell in missing}
         self._started = time.monotonic()
         todo = f"{len(missing):,} to run{self._rest(', ')}" if missing else "nothing is left to run"
-        self._say(f"{counted(self.total, 'cell')}, {done:,} done; {todo}.")
+        self.moving.say(f"{counted(self.total, 'cell')}, {done:,} done; {todo}.")
+        if missing:
+            self.moving.start()
 
     def finished(self, line: dict[str, Any]) -> None:
         """Tell how a cell went; what is missing for many of them only once."""
@@ -53,21 +45,13 @@ class CellLines:
         if "missing" in line:
             if line["missing"] not in self._told:
                 self._told.add(line["missing"])
-                self._say(f"{line['data']} {line['system']} skipped: {line['missing']}")
-        elif "error" in line or "broken" in line:
-            CellLines._tell(self)
-        else:
-            self._tell()
+                self.moving.say(f"{line['data']} {line['system']} skipped: {line['missing']}")
+        elif "error" in line or "broken" in line or not self.moving.moves:
+            self.moving.say(f"{self.done}/{self.total} {label_of(line)}: {result_text(line)}")
 
     def stop(self) -> None:
-        """Nothing moves here."""
-
-    def _tell(self) -> None:
-        self._say(f"{self.done}/{self.total} {label_of(self.last)}: {result_text(self.last)}")
-
-    def _say(self, text: str) -> None:
-        typer.echo(text)
-        sys.stdout.flush()
+        """End the line, whatever happened."""
+        self.moving.stop()
 
     def _rest(self, before: str) -> str:
         """What is left, by the times of results so far."""
@@ -76,42 +60,10 @@ class CellLines:
             return ""
         return f"{before}{'at least' if unknown else 'about'} {clock(seconds)} left"
 
-
-class LiveLine(CellLines):
-    """One line that moves: how many, since when, how long to go, and the last result; failures stay above it."""
-
-    _live: Live | None = None
-
-    def started(self, missing: Sequence[Cell], done: int) -> None:
-        """Tell how much there is to do, then start the line."""
-        super().started(missing, done)
-        from rich.live import Live
-
-        if missing:
-            self._live = Live(get_renderable=self._line, refresh_per_second=1, transient=True)
-            self._live.start()
-
-    def stop(self) -> None:
-        """End the line, whatever happened."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _line(self) -> Text:
-        from rich.text import Text
-
+    def _line(self) -> str:
+        """How many, since when, how long to go, and the last result."""
         head = f"{self.done:,}/{self.total:,}  {clock(time.monotonic() - self._started)}{self._rest('  ')}"
-        last = f"  {result_text(self.last)}: {label_of(self.last)}" if self.last else ""
-        return Text(f"{head}{last}"[: (width() or 80) - 1])
-
-    def _tell(self) -> None:
-        """The line itself does."""
-
-    def _say(self, text: str) -> None:
-        if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
-        else:
-            super()._say(text)
+        return f"{head}  {result_text(self.last)}: {label_of(self.last)}" if self.last else head
 
 
 def result_text(line: dict[str, Any]) -> str:

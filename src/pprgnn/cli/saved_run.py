@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.cli.tables import spelled
+from pprgnn.cli.options import NewGraph, spelled
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.own.tables import from_tables
+from pprgnn.data.registry import load
 from pprgnn.training.errors import TrainingError
-
-if TYPE_CHECKING:
-    from pprgnn.data.dataset import GraphDataset
-    from pprgnn.training.model import Model
-
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or a model's file.")]
-NewEdges = Annotated[Path | None, typer.Option("--edges", help="Edge table of a new graph.")]
-NewNodes = Annotated[Path | None, typer.Option("--nodes", help="Its node table, with the columns as in training.")]
-NewData = Annotated[
-    str | None, typer.Option("--data", metavar="NAME", help="Other data: a name or a .safetensors file.")
-]
+from pprgnn.training.evaluation import choose_device
+from pprgnn.training.model import Model
+from pprgnn.training.run import CHECKPOINT, MODEL, Run
+from pprgnn.training.train import load_data
 
 
 def open_model(run: Path) -> Model:
     """The model of a run, on the device that its settings choose."""
-    from pprgnn.training.evaluation import choose_device
-    from pprgnn.training.model import Model
-    from pprgnn.training.run import CHECKPOINT, MODEL, Run
-
     path = run
     if not run.exists():
         raise TrainingError(f"There is no run and no model at {run}; check the path.")
@@ -43,43 +33,30 @@ def open_model(run: Path) -> Model:
     return model
 
 
-def open_data(
-    run: Path,
-    model: Model,
-    edges: Path | None,
-    nodes: Path | None,
-    data: str | None,
-    reading: Mapping[str, Any] | None = None,
-) -> GraphDataset:
+def open_data(run: Path, model: Model, new: NewGraph) -> GraphDataset:
     """A new graph from tables or a file, or by default what the run was trained on.
 
-    What is new in the tables, such as an unknown category, is told beside the answer. ``reading`` is what was said
-    about how the tables are read, instead of as in training.
+    What is new in the tables, such as an unknown category, is told beside the answer.
     """
-    from pprgnn.data.registry import load
-    from pprgnn.training.run import Run
-    from pprgnn.training.train import load_data
-
-    if edges is not None and data is not None:
+    reading = new.reading.given
+    if new.edges is not None and new.data is not None:
         raise TrainingError("Expected --edges or --data, but both came; drop one.")
-    if edges is not None:
-        from pprgnn.data.own.tables import from_tables
-
+    if new.edges is not None:
         schema = model.facts.schema
         if schema is None:
             raise TrainingError(
                 f"This model was trained on {model.facts.name}, not on tables; use --data instead of --edges."
             )
-        dataset = from_tables(edges, nodes, schema=schema, **(reading or {}))
+        dataset = from_tables(new.edges, new.nodes, schema=schema, **reading)
         for note in dataset.facts.guessed:
             typer.echo(f"Note: {note}.", err=True)
         return dataset
     if reading:
         raise TrainingError(f"{spelled(next(iter(reading)))} goes with --edges; give both.")
-    if nodes is not None:
+    if new.nodes is not None:
         raise TrainingError("--nodes goes with --edges; give both.")
-    if data is not None:
-        return load(data)
+    if new.data is not None:
+        return load(new.data)
     if run.is_dir():
         return load_data(Run.open(run).config)
     raise TrainingError(f"{run} is a model without its data; name the graphs with --edges or --data.")

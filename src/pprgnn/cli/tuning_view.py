@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from pprgnn.training.terminal import is_terminal, paragraph, styled, width
+from pprgnn.cli.moving_line import MovingLine
+from pprgnn.cli.output import show, show_hint, show_labelled, under
+from pprgnn.training.loop import Record, Training
+from pprgnn.training.terminal import paragraph, width
+from pprgnn.training.tune import Tuning, ranked
 from pprgnn.training.view import aligned, clock, percent
-
-if TYPE_CHECKING:
-    from rich.live import Live
-
-    from pprgnn.training.loop import Record, Training
-    from pprgnn.training.tune import Tuning
 
 SHOWN = 5  # trials in the table
 
@@ -27,55 +23,35 @@ class TrialLines:
 
     def __init__(self) -> None:
         self.tuning: Tuning | None = None
-        self._live: Live | None = None
-        self._last = 0.0
+        self._moving = MovingLine(self._line)
+        self._now: tuple[int, Record, int] | None = None  # trial, its last epoch, and of how many
         self._best: Mapping[str, Any] | None = None
 
     def started(self, tuning: Tuning) -> None:
         """Tell what is searched where."""
-        from pprgnn.training.tune import ranked
-
         self.tuning = tuning
         entries = tuning.entries()
         self._best = next(iter(ranked(entries, tuning.figure)), None)
-        lines = [("data", f"{tuning.dataset!r}"[len("GraphDataset(") : -1])]
-        lines += [
-            ("search" if i == 0 else "", f"{key} {wanted}") for i, (key, wanted) in enumerate(tuning.space.items())
-        ]
         done = f", {len(entries)} of them done" if entries else ""
-        lines.append(("trials", f"{tuning.trials}{done}; compared by validation {tuning.figure}"))
-        for label, text in lines:
-            self._say(paragraph(f"{label:<9}", text, width()))
-        if is_terminal():
-            from rich.live import Live
-
-            self._live = Live(auto_refresh=False, transient=True)
-            self._live.start()
+        show_labelled(
+            [
+                ("data", f"{tuning.dataset!r}"[len("GraphDataset(") : -1]),
+                *under("search", (f"{key} {wanted}" for key, wanted in tuning.space.items())),
+                ("trials", f"{tuning.trials}{done}; compared by validation {tuning.figure}"),
+            ]
+        )
+        self._moving.start()
 
     def trial(self, number: int, settings: Mapping[str, Any]) -> None:
         """Nothing yet: the line comes when the trial is over."""
 
     def epoch(self, number: int, record: Record, training: Training) -> None:
-        """Move the line, a few times a second."""
-        now = time.monotonic()
-        if self._live is None or self.tuning is None or now - self._last < 0.1:
-            return
-        self._last = now
-        from rich.text import Text
-
-        cells = [f"trial {number}/{self.tuning.trials}", f"epoch {record.epoch}/{training.settings.epochs}"]
-        if record.val is not None:
-            cells.append(f"val {self.tuning.figure} {figure(record.val[self.tuning.figure], self.tuning.figure)}")
-        if self._best is not None:
-            best = figure(self._best["value"], self.tuning.figure)
-            cells.append(f"best {best} in trial {self._best['trial']}")
-        self._live.update(Text("  ".join(cells)[: (width() or 80) - 1]), refresh=True)
+        """What the moving line is about."""
+        self._now = number, record, training.settings.epochs
 
     def ended(self, entry: Mapping[str, Any]) -> None:
         """How the trial went."""
         assert self.tuning is not None
-        from pprgnn.training.tune import ranked
-
         name = self.tuning.figure
         if entry["state"] == "complete":
             better = ranked([dict(entry), *([dict(self._best)] if self._best else [])], name)[0]
@@ -87,40 +63,38 @@ class TrialLines:
         else:
             result = f"failed: {entry['error']}"
         text = f"{result}; {told(entry['settings'])}; {clock(entry['seconds'])}"
-        self._say(paragraph(f"{'trial ' + str(entry['trial']):<9}", text, width()))
+        self._moving.say(paragraph(f"{'trial ' + str(entry['trial']):<9}", text, width()))
 
     def note(self, text: str) -> None:
         """Tell at once, unless it is Ctrl-C in the middle of another line: Python does not let lines mix."""
         with contextlib.suppress(RuntimeError):
-            self._say(text)
+            self._moving.say(text)
 
     def stop(self) -> None:
         """End the line, whatever happened."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._moving.stop()
 
-    def _say(self, text: str) -> None:
-        if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
-        else:
-            typer.echo(text)
-            sys.stdout.flush()
+    def _line(self) -> str:
+        if self.tuning is None or self._now is None:
+            return ""
+        name, (number, record, epochs) = self.tuning.figure, self._now
+        cells = [f"trial {number}/{self.tuning.trials}", f"epoch {record.epoch}/{epochs}"]
+        if record.val is not None:
+            cells.append(f"val {name} {figure(record.val[name], name)}")
+        if self._best is not None:
+            cells.append(f"best {figure(self._best['value'], name)} in trial {self._best['trial']}")
+        return "  ".join(cells)
 
 
-def show(summary: Mapping[str, Any]) -> None:
+def show_tuning(summary: Mapping[str, Any]) -> None:
     """The best trials, which settings mattered, and what to do next."""
-    from pprgnn.training.tune import ranked
-
     name = summary["figure"]
     best = ranked(summary["trials"], name)[:SHOWN]
     typer.echo()
     if not best:
         typer.echo("No trial is complete yet.")
         return
-    for line in _table(best, name):
-        typer.echo(line)
-    typer.echo()
+    show([*_table(best, name), ""])
     states = [each["state"] for each in summary["trials"]]
     counts = [(states.count(state), word) for state, word in (("pruned", "cut short"), ("failed", "failed"))]
     others = "".join(f", {count} {word}" for count, word in counts if count)
@@ -129,9 +103,8 @@ def show(summary: Mapping[str, Any]) -> None:
         shares = [f"{key.partition('.')[2]} {100 * share:.0f}%" for key, share in summary["importance"].items()]
         lines.append(("matters", ", ".join(shares)))
     lines.append(("best", summary["recipe"]))
-    for label, text in lines:
-        typer.echo(paragraph(f"{label:<9}", text, width()))
-    typer.echo(styled(f"`{summary['command']}` trains with it.", dim=True))
+    show_labelled(lines)
+    show_hint(f"`{summary['command']}` trains with it.")
 
 
 def _table(best: list[dict[str, Any]], name: str) -> list[str]:

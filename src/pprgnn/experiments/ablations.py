@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pprgnn.experiments.cell import Cell
-from pprgnn.experiments.experiment import Experiment, Extent, of_fold, recipe
+from pprgnn.experiments.experiment import Experiment, Extent, recipe, repeated
 
 BASES = ("chains", "cora", "mutag")
 SEEDS = 3
@@ -32,15 +32,24 @@ CHANGES: dict[str, dict[str, Any]] = {
     "no self-loops": {"model.self_loops": False},
 }
 
+KINDS = {
+    "model.eps": "decay rate",
+    "model.learn_eps": "decay rate",
+    "model.grad_terms": "terms of the gradient",
+    "model.depth": "rule of depth",
+    "model.self_loops": "self-loops",
+}
+
 
 def grid(extent: Extent) -> Iterator[Cell]:
     """One change after the other, on each of the bases."""
     for base in BASES:
         for variant, changes in CHANGES.items():
             config = recipe(base, {"protocol": "honest"}, changes)
-            for seed in extent.seed_range(1 if base == "mutag" else SEEDS):
-                for fold in extent.fold_range(10) if base == "mutag" else (0,):
-                    yield Cell("ablations", of_fold(config, fold, seed), variant)
+            folds, seeds = (10, 1) if base == "mutag" else (1, SEEDS)
+            yield from repeated(
+                "ablations", config, extent.fold_range(folds), extent.seed_range(seeds), variant=variant
+            )
 
 
 ABLATIONS = Experiment(

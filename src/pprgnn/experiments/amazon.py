@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pprgnn.experiments.available import available
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.conditions import Conditions
-from pprgnn.experiments.experiment import OURS, PLAIN, Experiment, Extent, of_fold, recipe
+from pprgnn.experiments.experiment import OURS, PLAIN, Experiment, Extent, available, recipe, repeated
 
 FRACTIONS = (0.05, 0.06, 0.07, 0.08, 0.09)
 DEPTHS = (1, 2, 4, 10, 20)
@@ -20,28 +19,28 @@ SPREADS = "label-propagation"
 SEEDS = 3
 # PAPER: the number of labels of each node is known when it is scored.
 METRIC = {"paper": "oracle micro-F1", "honest": "micro-F1"}
-PERSONALISED: dict[str, list[Any]] = {
-    "model.eps": [0.06],
-    "model.activation": ["identity"],
-    "model.weight_init": ["identity"],
+PERSONALISED: dict[str, Any] = {
+    "model.eps": 0.06,
+    "model.activation": "identity",
+    "model.weight_init": "identity",
 }
-OWN: dict[str, dict[str, dict[str, list[Any]]]] = {
+OWN: dict[str, dict[str, dict[str, Any]]] = {
     LABELS: {
         OURS: {
-            "model.architecture": ["labels"],
-            "model.eps": [0.05],
-            "model.learn_eps": ["yes"],
-            "model.weight_init": [1.5],
-            "model.depth": ["certificate"],
-            "training.recursion_lr": [0.1],
+            "model.architecture": "labels",
+            "model.eps": 0.05,
+            "model.learn_eps": "yes",
+            "model.weight_init": 1.5,
+            "model.depth": "certificate",
+            "training.recursion_lr": 0.1,
         }
     },
     ROWS: {
-        OURS: {"model.architecture": ["node"], **PERSONALISED, "training.recursion_lr": [0.01]},
+        OURS: {"model.architecture": "node", **PERSONALISED, "training.recursion_lr": 0.01},
         "ignn": {
-            "model.architecture": ["node"],
+            "model.architecture": "node",
             **{key: PERSONALISED[key] for key in ("model.activation", "model.weight_init")},
-            "training.recursion_lr": [0.01],
+            "training.recursion_lr": 0.01,
         },
     },
 }
@@ -87,14 +86,14 @@ def grid(extent: Extent) -> Iterator[Cell]:
         for protocol in extent.protocols:
             settings = data | {"protocol": protocol, "features": "embedding"}
             plain = recipe("paper-dblp-0.05", settings, {"training.metric": METRIC[protocol]})
-            yield Cell("amazon", of_fold(plain, 0, 0), PLAIN, **place)
+            yield from repeated("amazon", plain, [0], [0], variant=PLAIN, **place)
 
 
 def _depths(extent: Extent, data: dict[str, Any]) -> Iterator[Cell]:
     """Ours on labels, as deep as told."""
     for depth in DEPTHS:
         shared = conditions(LABELS)
-        own = {OURS: {**OWN[LABELS][OURS], "model.depth": [depth], "training.lr": [0.01], "model.dropout": [0.0]}}
+        own = {OURS: {**OWN[LABELS][OURS], "model.depth": depth, "training.lr": 0.01, "model.dropout": 0.0}}
         fixed = Conditions("amazon", shared.equal, own=own, trials=1, protocols=shared.protocols)
         at = {"fraction": FRACTIONS[0], "depth": depth}
         yield from fixed.cells(extent, OURS, data, seeds=extent.seed_range(1), variant=LABELS, at=at)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pprgnn.training.config import Config
 
@@ -18,6 +18,16 @@ COORDINATES = ("experiment", "data", "system", "variant", "protocol", "at", "fol
 # Where a run computes and how often it is saved does not change what comes out, but for the last bits.
 INCIDENTAL = ("device", "threads", "checkpoint_seconds", "memory")
 OWN = "model.own"  # a table of settings: those of one system only
+
+
+class Group(NamedTuple):
+    """One entry of a table: its cells differ in fold and seed only."""
+
+    data: str
+    system: str
+    variant: str
+    protocol: str
+    place: str  # ``at``, as JSON
 
 
 @dataclass(frozen=True)
@@ -64,8 +74,8 @@ class Cell:
         }
 
     @property
-    def group(self) -> tuple[str, str, str, str, str]:
-        """Cells that differ in fold and seed only are one entry of a table."""
+    def group(self) -> Group:
+        """The entry of a table that it belongs to."""
         return group_of(self.coordinates)
 
     @property
@@ -108,10 +118,10 @@ def label_of(line: Mapping[str, Any]) -> str:
     return " ".join(word for word in words if word)
 
 
-def group_of(line: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
-    """Data set, system, variant, protocol and place of a line or of coordinates."""
+def group_of(line: Mapping[str, Any]) -> Group:
+    """Where a line, or coordinates, belong."""
     place = json.dumps(line["at"], sort_keys=True)
-    return line["data"], line["system"], line["variant"], line["protocol"], place
+    return Group(line["data"], line["system"], line["variant"], line["protocol"], place)
 
 
 def settings_of(config: Config) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.conditions import Conditions
@@ -10,7 +11,7 @@ from pprgnn.experiments.experiment import OURS, Experiment, Extent
 
 LENGTHS = (10, 20, 50, 100, 200, 500)
 RIVALS = ("gcn", "gat", "gin", "appnp", "gcnii", "jknet", "ignn", "eignn", "mgnni", "gind", "sse", "mlp")
-STACKED = {"model.layers": [2, 8, 32]}
+STACKED: dict[str, Any] = {"model.layers": [2, 8, 32]}
 KEPT = [0.9, 0.95, 0.99]  # of a message, from step to step
 
 
@@ -36,12 +37,12 @@ def conditions(length: int) -> Conditions:
         own={
             OURS: {
                 "model.eps": [2.5 / length, 10 / length],
-                "model.learn_eps": ["yes"],
+                "model.learn_eps": "yes",
                 "model.weight_init": [1.0, 2.0],
-                "model.bias": [False],
+                "model.bias": False,
             },
             "gcn": STACKED,
-            "gat": {**STACKED, "own.attention_dropout": [0.0]},
+            "gat": {**STACKED, "own.attention_dropout": 0.0},
             "gin": STACKED,
             "jknet": STACKED,
             "gcnii": {"model.layers": [8, 64]},

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pprgnn.experiments.cell import Cell
-from pprgnn.experiments.experiment import Extent, of_fold
+from pprgnn.experiments.experiment import Extent, of_fold, repeated
 from pprgnn.training.config import Config
 from pprgnn.training.systems import find_system
 
 Settings = Mapping[str, Any]
-Choices = Mapping[str, Sequence[Any]]
+Choices = Mapping[str, Any]  # lists to choose from; what is no list is the only choice
 NOTHING: Settings = {}
 
 
@@ -58,11 +58,13 @@ class Conditions:
         named = {f"data.{key}": value for key, value in {**data, "protocol": protocol}.items()}
         return Config.for_system(system).with_values({**kept, **named, **chosen})
 
-    def space(self, system: str) -> Choices:
+    def space(self, system: str) -> dict[str, list[Any]]:
         """What a system may choose; what has no epochs chooses on its own, inside the same parts."""
         if not has_epochs(system):
             return {}
-        return {**{k: v for k, v in self.choices.items() if _is_read(k, system)}, **self.own.get(system, {})}
+        read = {key: values for key, values in self.choices.items() if _is_read(key, system)}
+        space = {**read, **self.own.get(system, {})}
+        return {key: values if isinstance(values, list) else [values] for key, values in space.items()}
 
     def candidates(self, system: str) -> list[dict[str, Any]]:
         """The settings to try: the system's usual ones, as far as they are among them, and draws."""
@@ -102,9 +104,7 @@ class Conditions:
             for protocol in extent.protocols:
                 if protocol in self.protocols:
                     config = self.config(system, dataset, chosen or NOTHING, protocol)
-                    for seed in seeds:
-                        cell = of_fold(config, fold, seed)
-                        yield Cell(self.table, cell, waits=chosen is None, **place)
+                    yield from repeated(self.table, config, [fold], seeds, waits=chosen is None, **place)
 
 
 def has_epochs(system: str) -> bool:

@@ -14,9 +14,10 @@ DATA: dict[str, dict[str, Any]] = {"Cora": {"features": "normalized"}, "wisconsi
 SPLITS = {"Cora": [(0, seed) for seed in range(3)]}  # folds and seeds
 FIVE_FOLDS = [(fold, 0) for fold in range(5)]  # of the others
 CONVS = ("gcn", "gat", "gin", "sage")
-FINITE, INFINITE = "stack", "infinite"
-LAYERS = (1, 2, 4, 8)
-RATES = (1.0,)
+AXES: dict[str, tuple[str, tuple[float, ...]]] = {  # of a system, what is varied
+    "stack": ("layers", (1, 2, 4, 8)),
+    "infinite": ("eps", (1.0,)),
+}
 SHARED: dict[str, Any] = {
     "model.hidden": 64,
     "model.dropout": 0.5,
@@ -30,7 +31,7 @@ SHARED: dict[str, Any] = {
 
 def grid(extent: Extent) -> Iterator[Cell]:
     """Split after split, so that an unfinished grid compares like with like."""
-    places = [(INFINITE, {"eps": rate}) for rate in RATES] + [(FINITE, {"layers": layers}) for layers in LAYERS]
+    places = [(system, {axis: at}) for system, (axis, values) in reversed(AXES.items()) for at in values]
     folds, seeds = extent.fold_range(len(FIVE_FOLDS)), extent.seed_range(len(SPLITS["Cora"]))
     for turn in range(len(FIVE_FOLDS)):
         for name, data in DATA.items():

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pprgnn.experiments.cell import Cell
-from pprgnn.experiments.experiment import IMPROVED, OURS, Experiment, Extent, of_fold, recipe, rival
+from pprgnn.experiments.experiment import IMPROVED, OURS, Experiment, Extent, recipe, repeated, rival
+from pprgnn.training.config import Config
 
 DEPTHS = (2, 4, 8, 16, 32, 64)
 INFINITE = "∞"
@@ -15,41 +16,29 @@ CORA = {"name": "Cora", "protocol": "honest", "features": "normalized"}
 EPOCHS = {"training.epochs": 200, "training.patience": 0}
 
 
+IGNN: dict[str, Any] = {"model.hidden": 64, "model.input_dropout": 0.8, "model.dropout": 0.5, **EPOCHS}
+
+
 def grid(extent: Extent) -> Iterator[Cell]:
-    """Ours first; then every rival, shallow and deep."""
+    """Ours first; then every rival, shallow and deep; then PPNP, which is APPNP of infinite depth."""
     for system in (OURS, "ignn", "appnp", *STACKED):
-        infinite: tuple[int | str, ...] = (INFINITE,) if system in (OURS, "ignn") else ()
+        infinite = (INFINITE,) if system in (OURS, "ignn") else ()
         for depth in (*infinite, *DEPTHS):
-            variant, config = _settings(system, depth)
-            for seed in extent.seed_range(3):
-                yield Cell("depth", of_fold(config, 0, seed), variant, at={"depth": depth})
-    yield from _exact_pagerank(extent)
+            variant = IMPROVED if system == OURS else ""
+            yield from _cells(extent, _settings(system, depth), depth, variant)
+    yield from _cells(extent, rival("ppnp", CORA, {}).with_values(EPOCHS), INFINITE)
 
 
-def _settings(system: str, depth: int | str) -> tuple[str, Any]:
+def _cells(extent: Extent, config: Config, depth: int | str, variant: str = "") -> Iterator[Cell]:
+    return repeated("depth", config, [0], extent.seed_range(3), variant=variant, at={"depth": depth})
+
+
+def _settings(system: str, depth: int | str) -> Config:
     if system in (OURS, "ignn"):
         config = recipe("cora", CORA) if system == OURS else rival("ignn", CORA, IGNN)
-        config = config if depth == INFINITE else config.with_values({"depth": depth})
-        return IMPROVED if system == OURS else "", config
-    config = rival(system, CORA, {}).with_values(EPOCHS)
+        return config if depth == INFINITE else config.with_values({"depth": depth})
     key = "own.hops" if system == "appnp" else "model.layers"
-    return "", config.with_values({key: depth})
-
-
-IGNN: dict[str, Any] = {
-    "model.hidden": 64,
-    "model.input_dropout": 0.8,
-    "model.dropout": 0.5,
-    "training.epochs": 200,
-    "training.patience": 0,
-}
-
-
-def _exact_pagerank(extent: Extent) -> Iterator[Cell]:
-    """APPNP of infinite depth is PPNP."""
-    config = rival("ppnp", CORA, {}).with_values(EPOCHS)
-    for seed in extent.seed_range(3):
-        yield Cell("depth", of_fold(config, 0, seed), at={"depth": INFINITE})
+    return rival(system, CORA, {}).with_values({**EPOCHS, key: depth})
 
 
 DEPTH = Experiment(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
+from pprgnn.data.catalog import find
+from pprgnn.data.errors import DataError
+from pprgnn.data.roots import data_root
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.store import Store
 from pprgnn.training.config import Config
@@ -112,13 +116,11 @@ def _small(cell: Cell) -> Cell:
         changes["model.layers"] = min(4, cell.config.model.layers)
     if system.kind == "infinite":
         changes["model.max_depth"] = 30
-    candidates = tuple(_small_candidate(each, changes) for each in cell.candidates[:2])
+    candidates = tuple(
+        {key: changes.get(key, value) for key, value in each.items()} for each in cell.candidates[:2]
+    )
     small = cell.config.with_values(changes)
     return replace(cell, config=small, alone=False, candidates=candidates, waits=False)
-
-
-def _small_candidate(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: changes.get(key, value) for key, value in settings.items()}
 
 
 # ------------------------------------------------------------------------------------------------------- settings
@@ -151,3 +153,31 @@ def of_fold(config: Config, fold: int, seed: int) -> Config:
     """The same on another split, with another seed; quicker than ``with_values``, since grids are large."""
     data, training = replace(config.data, fold=fold), replace(config.training, seed=seed)
     return replace(config, data=data, training=training)
+
+
+def repeated(
+    experiment: str, config: Config, folds: Iterable[int], seeds: Iterable[int], **place: Any
+) -> Iterator[Cell]:
+    """A cell for each split and seed; ``place`` is what else a cell has."""
+    for seed, fold in product(seeds, folds):
+        yield Cell(experiment, of_fold(config, fold, seed), **place)
+
+
+# ------------------------------------------------------------------------------------------- data that are at hand
+def available(*names: str, known: Collection[str] = ()) -> list[str]:
+    """The first whose files are there, or the last, so that an error says how to get it.
+
+    ``known`` ones have results already: if there are such, it is them, whatever files are here.
+    """
+    with_results = [name for name in names if name in known]
+    return with_results or [next((name for name in names if _has_files(name)), names[-1])]
+
+
+def _has_files(name: str) -> bool:
+    try:
+        root = data_root()
+        card = find(name, root)
+    except DataError:
+        return False
+    sources = [source for source in card.sources if not source.optional]
+    return bool(sources) and all(path.is_file() for source in sources for path in source.paths(root))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.conditions import Conditions, has_epochs
-from pprgnn.experiments.experiment import OURS, PLAIN, Experiment, Extent, of_fold, recipe
+from pprgnn.experiments.experiment import OURS, PLAIN, Experiment, Extent, recipe, repeated
 
 DATA = ("MUTAG", "PTC", "COX2", "PROTEINS", "NCI1")
 FOLDS = 10
@@ -62,8 +62,7 @@ def grid(extent: Extent) -> Iterator[Cell]:
             if system == OURS:
                 for protocol in extent.protocols:
                     plain = recipe(f"paper-{name.lower()}", data | {"protocol": protocol})
-                    for seed in extent.seed_range(1):
-                        yield from (Cell("graphs", of_fold(plain, fold, seed), PLAIN) for fold in folds)
+                    yield from repeated("graphs", plain, folds, extent.seed_range(1), variant=PLAIN)
 
 
 GRAPHS = Experiment(

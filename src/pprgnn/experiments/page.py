@@ -7,8 +7,9 @@ from pathlib import Path
 
 from pprgnn.data.errors import DataError
 from pprgnn.data.whole_file import write_text
+from pprgnn.data.wording import counted, noun
 from pprgnn.experiments import EXPERIMENTS
-from pprgnn.experiments.cell import group_of
+from pprgnn.experiments.cell import Group, group_of
 from pprgnn.experiments.figures import Pictures
 from pprgnn.experiments.page_curves import amazon, chains, depth
 from pprgnn.experiments.page_tables import ablations, convolutions, graphs, heterophily, ppi
@@ -103,7 +104,7 @@ def _circumstances(lines: Sequence[Line]) -> str:
 
 def _threads(line: Line) -> str:
     threads = line.get("threads")
-    return "threads unknown" if threads is None else f"{threads} thread{'s' if threads != 1 else ''}"
+    return "threads unknown" if threads is None else counted(threads, "thread")
 
 
 def _commits(lines: Sequence[Line]) -> str:
@@ -135,7 +136,7 @@ def _facts(results: Results) -> str:
             f"{len(lines):,} of {len(results.cells):,} cells run",
             *([f"{results.failed:,} failed"] if results.failed else []),
             *([f"{folds} folds"] if folds > 1 else []),
-            f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
+            f"{noun(len(seeds), 'seed')} {', '.join(map(str, seeds))}",
             duration(results.seconds),
             f"commits {_commits(lines)}",
         ]
@@ -148,7 +149,7 @@ def _facts(results: Results) -> str:
 
 def _earlier(results: Results) -> list[str]:
     """What other settings gave before: listed, so that nothing is hidden, and compared with nothing."""
-    groups: dict[tuple[str, ...], list[Line]] = {}
+    groups: dict[Group, list[Line]] = {}
     for line in results.earlier:
         groups.setdefault(group_of(line), []).append(line)
     rows = [
@@ -162,7 +163,7 @@ def _earlier(results: Results) -> list[str]:
     ]
     if not rows:
         return []
-    count = f"{len(results.earlier):,} line{'s' if len(results.earlier) > 1 else ''} of earlier settings"
+    count = f"{counted(len(results.earlier), 'line')} of earlier settings"
     listed = table(["cells", "score", "lines", "commits"], rows)
     return [f"<details><summary>{count}, compared with nothing</summary>", listed, "</details>"]
 

@@ -65,7 +65,7 @@ def timing(results: Results, _: Pictures) -> list[str]:
     blocks = [about]
     for case in CASES:
         at = {"case": case}
-        data = next(group[0] for group in results.groups if f'"{case}"' in group[4])
+        data = next(group.data for group in results.groups if f'"{case}"' in group.place)
         trio = [
             results.entry(data, system, variant, at=at)
             for system, variant in ((OURS, ""), ("ignn", ""), ("ignn", REFERENCE))

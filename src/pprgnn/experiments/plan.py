@@ -1,4 +1,4 @@
-"""What would run, and how long it may take: from the times of the results that are there.
+"""What would run, how many at once, and how long it may take: from the times of the results that are there.
 
 Imports neither torch nor PyG.
 """
@@ -12,6 +12,9 @@ from typing import Any
 
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.store import Store
+from pprgnn.training.environment import cores
+
+SMALL = ("graphs", "graphs-trials")  # experiments with steps so small that a second thread makes them slower
 
 # Whose times stand for a cell's: what they have in common with it, and what that is called; the nearest first.
 NEAREST: dict[str, tuple[str, ...]] = {
@@ -106,3 +109,14 @@ def make_plan(cells: Sequence[Cell], store: Store, experiments: Iterable[str], j
         if found[1] not in row.sources:
             row.sources.append(found[1])
     return Plan(list(rows.values()), jobs, len(cells), len(cells) - len(missing), *estimates.total(missing, jobs))
+
+
+def wants_one_thread(cell: Cell) -> bool:
+    """Whether it is quickest with a single CPU thread, so that others can run beside it."""
+    return cell.experiment in SMALL and not cell.config.training.threads
+
+
+def usual_jobs(cells: Sequence[Cell]) -> int:
+    """So many at once where nobody says: as many as there are cores where all are small, otherwise one."""
+    small = all(map(wants_one_thread, cells))
+    return max(min(int(cores()["allowed"] or 1), len(cells)), 1) if small else 1

@@ -68,7 +68,7 @@ def grid(extent: Extent) -> Iterator[Cell]:
     """The benchmark first."""
     for shown, (name, genes, seeds) in DATA.items():
         for row in ROWS:
-            own = {key: [value] for key, value in row.settings.items()} | {"training.epochs": [row.epochs]}
+            own = row.settings | {"training.epochs": row.epochs}
             conditions = Conditions("ppi", EQUAL, own={row.system: own}, trials=1)
             data = {"name": name, "split": {"genes": genes}}
             place: dict[str, Any] = {"variant": row.variant, "data": shown, "keep_curve": True}

@@ -16,17 +16,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.data.errors import DataError
 from pprgnn.experiments.cell import Cell, settings_of
+from pprgnn.experiments.plan import wants_one_thread
+from pprgnn.experiments.trials import run_trials
 from pprgnn.training.config import Config
+from pprgnn.training.environment import environment
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import Run
 from pprgnn.training.systems import find_system
+from pprgnn.training.train import resume, train
 
 Line = dict[str, Any]
 CLEAR = Path("/proc/self/clear_refs")
 STATUS = Path("/proc/self/status")
-SMALL = ("graphs", "graphs-trials")  # experiments with steps so small that a second thread makes them slower
 
 
 def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
@@ -41,11 +47,6 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
         folder: Where to keep unfinished trainings.
         threads: CPU threads; 0: one for small graphs, otherwise as torch has it.
     """
-    from pprgnn.core.solution import ConvergenceWarning
-    from pprgnn.experiments.trials import run_trials
-    from pprgnn.training import train  # noqa: F401  (its import is not part of the time)
-    from pprgnn.training.environment import environment
-
     _set_imports_aside()
     threads = threads or int(wants_one_thread(cell))
     config = cell.config.with_values({"training.threads": threads}) if threads else cell.config
@@ -85,11 +86,6 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
     }
 
 
-def wants_one_thread(cell: Cell) -> bool:
-    """Whether it is quickest with a single CPU thread, so that others can run beside it."""
-    return cell.experiment in SMALL and not cell.config.training.threads
-
-
 def forget(cell: Cell, folder: Path) -> None:
     """Remove what its training wrote."""
     shutil.rmtree(folder / cell.folder_name, ignore_errors=True)
@@ -104,8 +100,6 @@ def _one_training(cell: Cell, config: Config, folder: Path) -> Line | None:
 
 def _trained(config: Config, folder: Path, command: str) -> Run:
     """The run after training, from the start or from where it was stopped."""
-    from pprgnn.training.train import resume, train
-
     try:
         find_system(config.model.system).load()
     except TrainingError as error:  # what it needs is not installed
@@ -162,8 +156,6 @@ def _results(cell: Cell, summary: dict[str, Any], records: list[dict[str, Any]])
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
     """So many, also where data are prepared and not trained on; 0: as torch has it."""
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

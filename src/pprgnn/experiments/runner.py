@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from pprgnn.experiments.cell import Cell, address_of
-from pprgnn.experiments.run_cell import Line, forget, run_cell, wants_one_thread
+from pprgnn.experiments.run_cell import Line, forget, run_cell
 from pprgnn.experiments.store import Store
-from pprgnn.training.environment import cores
 from pprgnn.training.workers import Workers, at_work, ended_by_sigterm
 
-__all__ = ["Unwatched", "Watcher", "Workers", "run_missing", "usual_jobs"]
+__all__ = ["Watcher", "Workers", "run_missing"]
 
 
 class Watcher(Protocol):
@@ -26,16 +25,6 @@ class Watcher(Protocol):
 
     def finished(self, line: Line) -> None:
         """After each cell."""
-
-
-class Unwatched:
-    """Nobody is told."""
-
-    def started(self, missing: Sequence[Cell], done: int) -> None:
-        """Say nothing."""
-
-    def finished(self, line: Line) -> None:
-        """Say nothing."""
 
 
 def run_missing(
@@ -57,14 +46,15 @@ def run_missing(
         workers: How many at once, and where; ``None``: one after the other, here.
         folder: Where unfinished trainings are kept, so that they go on.
         retry: Whether cells whose training broke off are run again.
-        watcher: Is told how it goes.
+        watcher: Is told how it goes, if there is one.
     """
-    workers, watcher, folder = workers or Workers(), watcher or Unwatched(), Path(folder).absolute()
+    workers, folder = workers or Workers(), Path(folder).absolute()
     answers = store.answers(cells)
     done = {number for number, line in answers.items() if not (retry and "error" in line)}
     missing = [cell for number, cell in enumerate(cells) if number not in done]
     by_address = {address_of(cell.coordinates): cell for cell in missing}
-    watcher.started(missing, len(done))
+    if watcher is not None:
+        watcher.started(missing, len(done))
     complete = True
     with ended_by_sigterm(), closing(_lines(missing, folder, workers)) as lines:
         for line in lines:
@@ -75,14 +65,9 @@ def run_missing(
             else:
                 store.add(line)
                 forget(by_address[address_of(line)], folder)
-            watcher.finished(line)
+            if watcher is not None:
+                watcher.finished(line)
     return complete
-
-
-def usual_jobs(cells: Sequence[Cell]) -> int:
-    """So many at once where nobody says: as many as there are cores where all are small, otherwise one."""
-    small = all(map(wants_one_thread, cells))
-    return max(min(int(cores()["allowed"] or 1), len(cells)), 1) if small else 1
 
 
 def _lines(cells: Sequence[Cell], folder: Path, workers: Workers) -> Generator[Line | None]:

@@ -133,8 +133,8 @@ def in_short(all_results: Sequence[Results]) -> str:
 
 
 def _columns(results: Results) -> list[tuple[str, str]]:
-    honest = [group for group in results.groups if group[3] == "honest" and group[2] not in NOT_EQUAL]
-    return list(dict.fromkeys((group[0], group[4]) for group in honest))
+    honest = [group for group in results.groups if group.protocol == "honest" and group.variant not in NOT_EQUAL]
+    return list(dict.fromkeys((group.data, group.place) for group in honest))
 
 
 def _place(results: Results, data: str, place: str) -> str:

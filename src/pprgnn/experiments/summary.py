@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean, pstdev
 from typing import Any
 
-from pprgnn.experiments.cell import Cell, address_of, group_of
+from pprgnn.experiments.cell import Cell, Group, address_of, group_of
 from pprgnn.experiments.experiment import Experiment, Extent, of_fold
 from pprgnn.experiments.store import Line, Store
 
@@ -106,16 +107,6 @@ class Results:
     answers: Mapping[int, Line]
     usual: int
     earlier: Sequence[Line]
-    _entries: dict[tuple[str, ...], Entry] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Gather the entries, in the order of the grid."""
-        entries: dict[tuple[str, ...], Entry] = {}
-        for number, cell in enumerate(self.cells):
-            old, line = entries.get(cell.group, Entry()), self.answers.get(number)
-            lines = old.lines if line is None else [*old.lines, line]
-            entries[cell.group] = Entry(lines, old.cells + 1, old.usual + (number < self.usual))
-        object.__setattr__(self, "_entries", entries)
 
     @classmethod
     def read(cls, experiment: Experiment, store: Store) -> Results:
@@ -123,13 +114,20 @@ class Results:
         lines = store.lines(experiment.name)
         known = {line.get("config", {}).get("data.name", "") for line in lines}
         usual = [cell for cell in experiment.cells(Extent(known=known, store=store)) if not cell.candidates]
-        more = _further_seeds(usual, lines)
-        found = store.answers([*usual, *more])
-        run = [number for number in range(len(usual), len(usual) + len(more)) if number in found]
-        answers = {number: line for number, line in found.items() if number < len(usual)}
-        answers |= {len(usual) + place: found[number] for place, number in enumerate(run)}
-        cells = [*usual, *(more[number - len(usual)] for number in run)]
-        return cls(experiment, cells, answers, len(usual), _earlier(lines, answers, [*usual, *more]))
+        more = [cell for cell in _further_seeds(usual, lines) if store.answer(cell) is not None]
+        cells = [*usual, *more]
+        answers = store.answers(cells)
+        return cls(experiment, cells, answers, len(usual), _earlier(lines, answers, cells))
+
+    @cached_property
+    def groups(self) -> dict[Group, Entry]:
+        """All entries, in the order of the grid."""
+        entries: dict[Group, Entry] = {}
+        for number, cell in enumerate(self.cells):
+            old, line = entries.get(cell.group, Entry()), self.answers.get(number)
+            lines = old.lines if line is None else [*old.lines, line]
+            entries[cell.group] = Entry(lines, old.cells + 1, old.usual + (number < self.usual))
+        return entries
 
     @property
     def lines(self) -> list[Line]:
@@ -157,22 +155,17 @@ class Results:
     ) -> Entry:
         """One value of a table."""
         names = {"data": data, "system": system, "variant": variant, "protocol": protocol, "at": dict(at or {})}
-        return replace(self._entries.get(group_of(names), Entry()), metric=metric)
-
-    @property
-    def groups(self) -> dict[tuple[str, ...], Entry]:
-        """All entries, by data set, system, variant, protocol and place."""
-        return self._entries
+        return replace(self.groups.get(group_of(names), Entry()), metric=metric)
 
     @property
     def data(self) -> list[str]:
         """The data sets, in the order of the grid."""
-        return list(dict.fromkeys(group[0] for group in self._entries))
+        return list(dict.fromkeys(group.data for group in self.groups))
 
     @property
     def systems(self) -> list[tuple[str, str]]:
         """Systems with their variants, in the order of the grid: ours first."""
-        return list(dict.fromkeys((group[1], group[2]) for group in self._entries))
+        return list(dict.fromkeys((group.system, group.variant) for group in self.groups))
 
 
 def _further_seeds(usual: Sequence[Cell], lines: Sequence[Line]) -> list[Cell]:
@@ -180,12 +173,12 @@ def _further_seeds(usual: Sequence[Cell], lines: Sequence[Line]) -> list[Cell]:
     seeds = sorted({line["seed"] for line in lines if isinstance(line.get("seed"), int)})
     known = {address_of(cell.coordinates) for cell in usual}
     first = [cell for cell in usual if cell.config.training.seed == 0]
-    more = [
+    more = (
         replace(cell, config=of_fold(cell.config, cell.config.data.fold, seed))
         for seed in seeds
         if seed
         for cell in first
-    ]
+    )
     return [cell for cell in more if address_of(cell.coordinates) not in known]
 
 
@@ -193,14 +186,9 @@ def _earlier(lines: Sequence[Line], answers: Mapping[int, Line], cells: Sequence
     """The lines that answer no cell; one that a newer line has replaced does answer its cell."""
     used = {id(line) for line in answers.values()}
     others = [line for line in lines if id(line) not in used]
-    addresses = {address_of(line) for line in others}
-    candidates: dict[str, list[Cell]] = {}
+    there: dict[str, list[Cell]] = {}
     for cell in cells if others else ():
-        address = address_of(cell.coordinates)
-        if address in addresses:
-            candidates.setdefault(address, []).append(cell)
+        there.setdefault(address_of(cell.coordinates), []).append(cell)
     return [
-        line
-        for line in others
-        if not any(cell.is_answered_by(line) for cell in candidates.get(address_of(line), []))
+        line for line in others if not any(cell.is_answered_by(line) for cell in there.get(address_of(line), ()))
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from pprgnn.experiments.experiment import OURS
 from pprgnn.experiments.paper import Value
@@ -11,6 +12,7 @@ from pprgnn.experiments.summary import Entry, Results, score
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.systems import find_system
 
+Row = TypeVar("Row", bound=Hashable)
 NOTHING = "–"
 NOT_RUN, FAILED = "not run", "failed"
 BREAK = "<br>"
@@ -103,7 +105,7 @@ def verdict(entry: Entry, known: Value | None) -> str:
     return word if entry.is_complete else f"{word} so far"
 
 
-def with_best_in_bold(entries: Mapping[str, Entry]) -> dict[str, str]:
+def with_best_in_bold(entries: Mapping[Row, Entry]) -> dict[Row, str]:
     """The values of a column by row; the best in bold among those of which every cell was run."""
     means = {row: round(entry.mean or 0.0, 1) for row, entry in entries.items() if entry.is_complete}
     best = max(means.values()) if len(means) > 1 else None  # one alone is best of nothing

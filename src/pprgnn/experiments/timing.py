@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from pprgnn.experiments.available import available
 from pprgnn.experiments.cell import Cell
-from pprgnn.experiments.experiment import Experiment, Extent, of_fold, recipe
+from pprgnn.experiments.experiment import Experiment, Extent, available, recipe, repeated
 from pprgnn.training.config import Config
 
 REFERENCE = "direct"  # IGNN as its published code computes
@@ -34,10 +33,9 @@ def grid(extent: Extent) -> Iterator[Cell]:
             fewer = {"training.epochs": IGNN_EPOCHS[case]} if case in IGNN_EPOCHS else {}
             ignn = ours.with_values({"model.system": "ignn"}).with_values(_shared(ours) | fewer)
             direct = ignn.with_values({"own.solver": "direct", "training.epochs": REFERENCE_EPOCHS})
+            place: dict[str, Any] = {"at": {"case": case}, "keep_curve": True, "alone": True}
             for variant, config in (("", ours), ("", ignn), (REFERENCE, direct)):
-                for seed in extent.seed_range(1):
-                    cell = of_fold(config, 0, seed)
-                    yield Cell("timing", cell, variant, at={"case": case}, keep_curve=True, alone=True)
+                yield from repeated("timing", config, [0], extent.seed_range(1), variant=variant, **place)
 
 
 def _shared(ours: Config) -> dict[str, Any]:

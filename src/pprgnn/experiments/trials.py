@@ -18,6 +18,7 @@ from pprgnn.data.whole_file import write_text
 from pprgnn.experiments.cell import Cell
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.train import choose_split, load_data, train
 
 KEPT = "trials.json"
 Tried = dict[str, Any]
@@ -28,8 +29,6 @@ def run_trials(cell: Cell, config: Config, folder: Path) -> dict[str, Any] | Non
 
     What came out of each is kept in the folder, so that a kill loses one training.
     """
-    from pprgnn.training.train import choose_split, load_data, train
-
     dataset = load_data(config)
     splits = list(inner_splits(dataset, choose_split(config, dataset), cell.inner))
     kept: list[list[Tried]] = _read(folder / KEPT)
