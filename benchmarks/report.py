@@ -155,8 +155,8 @@ def _training_part(data: dict) -> list[str]:
     legend = (
         "A step is layer + linear head + cross-entropy + Adam. *default*: `DepthMemory()`; *fixed*: the depth "
         "that `Measured` finds for the first step, which is too small for the last one; *fixed, enough*: one that "
-        "is not; *influence*: the paper's search in every forward pass. Overheads are relative to *fixed, enough*, "
-        "which nobody knows in advance; the total includes every check. Steps of the four take turns."
+        "is not; *influence*: the paper's search in every forward pass. Overheads are relative to *fixed, "
+        "enough*, which nobody knows in advance; the total includes every check. Steps of the four take turns."
     )
     return ["## A training step", table(header, rows), legend, "\n".join(notes)]
 
