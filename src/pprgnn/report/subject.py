@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Subject:
         command: What was typed.
         measured: What was measured on the model.
         look: Number of its colour, dash and mark among several.
+        label: Its name among several; alone it needs none.
     """
 
     folder: Path
@@ -54,11 +55,22 @@ class Subject:
     command: str
     measured: Measurements
     look: int = 0
+    label: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """What a title says of one among several."""
+        return f": {self.label}" if self.label else ""
 
     @cached_property
     def system(self) -> str:
         """What the paper of its system calls it."""
         return find_system(self.config.model.system).title
+
+    @property
+    def data(self) -> str:
+        """The name of the data set."""
+        return str(self.summary["data"])
 
     @property
     def metric(self) -> str:
@@ -75,6 +87,12 @@ class Subject:
     def is_study(self) -> bool:
         """Whether it is several runs."""
         return "runs" in self.summary
+
+    @property
+    def seconds(self) -> float:
+        """What training took, all runs of a study together."""
+        runs = self.members if self.is_study else [self.detail]
+        return float(sum(each["seconds"] for each in runs))
 
     @property
     def optimistic(self) -> bool:
@@ -104,10 +122,11 @@ def open_subjects(
         raise DataError("A report needs at least one run; name its folder.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise DataError("The same run was named twice; name each one once.")
-    return [
-        _open(path, name, look, seconds, announce, again)
-        for look, (path, name) in enumerate(zip(paths, _names(paths), strict=True))
-    ]
+    opened = []
+    for look, (path, name) in enumerate(zip(paths, _names(paths), strict=True)):
+        subject = _open(path, name, seconds, announce, again)
+        opened.append(replace(subject, look=look, label=name if len(paths) > 1 else ""))
+    return opened
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -120,7 +139,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _open(folder: Path, name: str, look: int, seconds: float, announce: Announce, again: bool) -> Subject:
+def _open(folder: Path, name: str, seconds: float, announce: Announce, again: bool) -> Subject:
     if not folder.exists():
         raise TrainingError(f"There is no run at {folder}; check the path.")
     config = Run.open(folder).config  # or says that it is none
@@ -134,7 +153,7 @@ def _open(folder: Path, name: str, look: int, seconds: float, announce: Announce
             f"The run in {folder} is damaged ({type(error).__name__}: {error}); train it again."
         ) from error
     measured = _measured(found["detail_folder"], seconds, announce, again)
-    return Subject(folder, name, config, measured=measured, look=look, **found)
+    return Subject(folder, name, config, measured=measured, **found)
 
 
 def _of_run(folder: Path) -> dict[str, Any]:
