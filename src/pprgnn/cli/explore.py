@@ -49,7 +49,7 @@ def explore(
             f"The explorer needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
             f"installed; run `pip install 'pprgnn[explore]'`."
         )
-    from pprgnn.explore.serving import listen, serve, url_of
+    from pprgnn.explore.server import listen, serve, url_of
 
     with listen(host, port) as sock:
         opened, problems = _opened(runs, edges, nodes, data, reading)

@@ -56,7 +56,7 @@ class Place:
     text: str
     x: float | None = None
     y: float | None = None
-    below: bool = False  # whether the text of an upward line stands at its foot
+    below: bool = False  # whether the text stands below a line across, or at the foot of an upward one
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,8 @@ def _mark(axes: Axes, place: Place, plot: Plot) -> None:
     if place.x is None and y is not None:
         axes.axhline(y, color=colour, linewidth=1.2, linestyle=DOTTED, zorder=1.5)
         across = axes.get_yaxis_transform()
-        axes.annotate(place.text, (0.01, y), xycoords=across, xytext=(0, 4), va="bottom", ha="left", **style)
+        above, va = (-4, "top") if place.below else (4, "bottom")
+        axes.annotate(place.text, (0.01, y), xycoords=across, xytext=(0, above), va=va, ha="left", **style)
     elif place.x is not None:
         axes.axvline(place.x, color=colour, linewidth=1.2, linestyle=DOTTED, zorder=1.5)
         low, high = axes.get_xlim()

@@ -114,7 +114,7 @@ def chains(results: Results, pictures: Pictures) -> list[str]:
         }
         for system, variant in results.systems
     }
-    chance = Place("chance", y=50.0)
+    chance = Place("chance", y=50.0, below=True)
     plot = Plot(lines(rows), "nodes of a chain", "Test accuracy in percent", [chance], ticks=ticks)
     picture = pictures.add("chains", [plot], "Test accuracy against the length of chains")
     return [*picture, value_table("system \\ length", rows, ticks), failures(results)]

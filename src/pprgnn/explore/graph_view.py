@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -11,15 +10,14 @@ from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.buffers import release_buffers
-from pprgnn.core.depth import Fixed
 from pprgnn.core.neighbourhood import NotWorthwhile
 from pprgnn.explore.linear import LinearGraph, is_linear
 from pprgnn.explore.local import LocalGraph
-from pprgnn.explore.traced import Traced
-from pprgnn.explore.whole import WholeGraph
+from pprgnn.explore.traced import Traced, WholeGraph
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.training.batches import Batch
+from pprgnn.training.depths import at_depths
 from pprgnn.training.model import Model, head
 from pprgnn.training.stages import stages
 
@@ -65,23 +63,10 @@ class GraphView:
         """Logits of all rows at a depth, or the states they are made of where these are smaller."""
         say(f"Preparing depth {depth} of {self.depths[-1]} ...")
         network, batch = self.model.network, self.batch
-        with self._up_to(depth), torch.no_grad():
+        with at_depths((layer, min(depth, deepest)) for layer, deepest in self.layers), torch.no_grad():
             state = network.encode(batch.x, batch.edges, batch.edge_weight)
             by_rows = batch.graph is None and state.size(1) < self.logits.size(1)
             return state if by_rows else head(network, batch, state).cpu()
-
-    @contextmanager
-    def _up_to(self, depth: int) -> Iterator[None]:
-        """Within it, no layer goes deeper."""
-        before = [(layer, layer.depth_rule, getattr(layer, "steps", None)) for layer, _ in self.layers]
-        try:
-            for layer, deepest in self.layers:
-                layer.depth_rule = Fixed(min(depth, deepest))
-                layer.steps = layer.depth_rule.k  # what layers of equilibria go by
-            yield
-        finally:
-            for layer, rule, steps in before:
-                layer.depth_rule, layer.steps = rule, steps
 
     def formed(self, row: int) -> Tensor:
         """The logits of a row at each depth, the last of them included."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from pprgnn.data.errors import DataError
 from pprgnn.data.split import Split
+from pprgnn.report.measured.kept import keep_measurements, kept_measurements
 from pprgnn.report.measured.results import Measurements
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
@@ -187,14 +188,14 @@ def _resume(folder: Path) -> str:
 
 
 def _measured(folder: Path, seconds: float, announce: Announce, again: bool) -> Measurements:
-    from pprgnn.report.measured import keep_measurements, kept_measurements, measure
-
     run = Run.open(folder)
     kept = None if again else kept_measurements(run)
     if kept is not None and not (kept.needs_time() and seconds > kept.allowed):
         return kept
     if not run.model_path.is_file():
         raise TrainingError(f"The run in {folder} has no model any more ({run.model_path.name}); train it again.")
+    from pprgnn.report.measured.measure import measure  # imports torch, and is rarely needed
+
     found = measure(run, seconds, lambda phrase: announce(f"Measuring {folder.name}: {phrase}"))
     try:
         keep_measurements(run, found)

@@ -191,7 +191,7 @@ def explain_graph(
     data = part[0]
     shares = found.nodes / max(float(found.nodes.abs().sum()), 1e-300)
     names = _Names(dataset, index, data, found.nodes, shares, None)
-    truth = _classes(data.get("y"), None, 0, dataset.facts.class_names)
+    truth = true_classes(data.get("y"), None, 0, dataset.facts.class_names)
     return GraphExplanation(
         graph=index,
         decision=_decision(model, found, truth),
@@ -272,7 +272,7 @@ class _Names:
     def classes(self, node: int) -> list[str] | None:
         if self.dataset.facts.task != "node":
             return None
-        return _classes(self.data.get("y"), self.data.get("labelled"), node, self.dataset.facts.class_names)
+        return true_classes(self.data.get("y"), self.data.get("labelled"), node, self.dataset.facts.class_names)
 
     def largest(self, among: Tensor, top: int) -> list[InfluentialNode]:
         """The largest contributions among these nodes; those of 0 are none."""
@@ -292,7 +292,7 @@ class _Names:
         )
 
 
-def _classes(y: Tensor | None, labelled: Tensor | None, row: int, names: Sequence[str]) -> list[str] | None:
+def true_classes(y: Tensor | None, labelled: Tensor | None, row: int, names: Sequence[str]) -> list[str] | None:
     """The names of the classes in a row of labels; ``None`` if it is not labelled."""
     if y is None or (labelled is not None and not bool(labelled[row])):
         return None

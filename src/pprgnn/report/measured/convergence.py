@@ -12,18 +12,18 @@ from torch import Tensor
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Convergence, Missing
 from pprgnn.report.measured.solves import Asked, Passes, Solve
-from pprgnn.report.measured.subject import Subject, of_layers
+from pprgnn.report.measured.trained_run import TrainedRun, of_layers
 
 CONSECUTIVE, STRIDE = 60, 15  # every depth up to the first, then every so many; odd, lest a cycle of two is missed
 DEEPEST = 2000
 POINTS = 6  # a curve of fewer shows nothing
 
 
-def convergence(subject: Subject, allowance: Allowance) -> list[Convergence] | Missing:
+def convergence(trained: TrainedRun, allowance: Allowance) -> list[Convergence] | Missing:
     """For each layer, how its error falls with depth."""
-    if not subject.solves:
-        return subject.without_recursion()
-    return of_layers(subject.solves, allowance, layer_convergence)
+    if not trained.solves:
+        return trained.without_recursion()
+    return of_layers(trained.solves, allowance, layer_convergence)
 
 
 def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missing:

@@ -18,7 +18,7 @@ from pprgnn.core.recursion import Problem
 from pprgnn.core.solve import solve
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Cost, Missing
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
 
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 USUAL_TERMS = 5
@@ -30,11 +30,11 @@ REPEATS = 3
 Pass = Callable[[int], Tensor]  # from a depth to a state with a gradient
 
 
-def cost(subject: Subject, allowance: Allowance) -> Cost | Missing:
+def cost(trained: TrainedRun, allowance: Allowance) -> Cost | Missing:
     """Of the first layer, at growing depth."""
-    asked = next((each for each in subject.solves if isinstance(each.given, Problem)), None)
+    asked = next((each for each in trained.solves if isinstance(each.given, Problem)), None)
     if asked is None:
-        return subject.without_product()
+        return trained.without_product()
     assert isinstance(asked.given, Problem)
     problem = asked.given
     least = 8 * REPEATS * sum(DEPTHS[:FEWEST]) * asked.step_seconds

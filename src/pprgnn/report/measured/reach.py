@@ -11,9 +11,9 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency, times
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Reach, ReachLine
-from pprgnn.report.measured.solves import at_depths
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.training.attribution import attribute
+from pprgnn.training.depths import at_depths
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain_features import drawn_rows
 from pprgnn.training.hops import hops_to
@@ -24,17 +24,17 @@ HOPS = 100  # that are told apart while counting
 RATE, FADED = 0.9, 1e-5  # of IGNN, and when its series is cut off
 
 
-def reach(subject: Subject, allowance: Allowance) -> Reach | Missing:
+def reach(trained: TrainedRun, allowance: Allowance) -> Reach | Missing:
     """The mean over some nodes of the share of influence by hop."""
-    system = subject.system
-    if subject.model.facts.task != "node":
+    system = trained.system
+    if trained.model.facts.task != "node":
         return Missing("Labels are of whole graphs, so there is no node from which to count hops.")
     if not system.whole_gradient:
         return Missing(f"There is no gradient from the logits of {system.title} back to all nodes.")
-    if not allowance.allows(subject.pass_seconds):
-        return allowance.too_long("From how far away decisions come", subject.pass_seconds)
+    if not allowance.allows(trained.pass_seconds):
+        return allowance.too_long("From how far away decisions come", trained.pass_seconds)
     try:
-        ours, others, counts = _measured(subject, allowance)
+        ours, others, counts = _measured(trained, allowance)
     except TrainingError as error:
         return Missing(str(error))
     if not ours:
@@ -59,23 +59,23 @@ def reach(subject: Subject, allowance: Allowance) -> Reach | Missing:
 
 
 def _measured(
-    subject: Subject, allowance: Allowance
+    trained: TrainedRun, allowance: Allowance
 ) -> tuple[list[Tensor], dict[str, list[Tensor]], list[Tensor]]:
     """By hop, for each node: shares of the trained network, shares by the graph alone, numbers of nodes."""
     ours, counts = list[Tensor](), list[Tensor]()
     others: dict[str, list[Tensor]] = {name: [] for name in WEIGHTLESS}
-    depths = [(solve.layer, solve.depth) for solve in subject.solves] if len(subject.batches.sizes) == 1 else []
-    seconds = subject.pass_seconds
-    for graph, nodes in drawn_rows(subject.batches, subject.masks[subject.part], NODES).items():
-        batch = subject.batches.batch(torch.tensor([graph], device=subject.model.device))
-        edges, size = subject.dataset[graph].edge_index, int(subject.batches.sizes[graph])
+    depths = [(solve.layer, solve.depth) for solve in trained.solves] if len(trained.batches.sizes) == 1 else []
+    seconds = trained.pass_seconds
+    for graph, nodes in drawn_rows(trained.batches, trained.masks[trained.part], NODES).items():
+        batch = trained.batches.batch(torch.tensor([graph], device=trained.model.device))
+        edges, size = trained.dataset[graph].edge_index, int(trained.batches.sizes[graph])
         distances, shares = list[tuple[int, Tensor]](), list[Tensor]()
         for node in nodes:
             if (ours or shares) and not allowance.allows(1.5 * seconds):  # the others need some time, too
                 break
             started = time.perf_counter()
             with at_depths(depths):
-                influence = attribute(subject.model, batch, node, None, None).nodes.abs()
+                influence = attribute(trained.model, batch, node, None, None).nodes.abs()
             distance = hops_to(edges, size, node)
             seconds = time.perf_counter() - started
             if float(influence.sum()) > 0:
@@ -84,7 +84,7 @@ def _measured(
                 counts.append(torch.bincount(distance[distance >= 0].clamp(max=HOPS), minlength=HOPS + 1).double())
         ours += shares
         if distances:
-            adj = subject.usual_adjacency([graph], undirected=False)
+            adj = trained.usual_adjacency([graph], undirected=False)
             rows = torch.zeros(size, len(distances), dtype=adj.dtype, device=adj.device)
             rows[[node for node, _ in distances], range(len(distances))] = 1.0
             for name, follow in WEIGHTLESS.items():

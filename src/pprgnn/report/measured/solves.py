@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +12,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import as_eps
-from pprgnn.core.depth import Fixed
 from pprgnn.core.recursion import Problem
 from pprgnn.core.steps import Steps
 from pprgnn.nn.infinite_depth import InfiniteDepth
@@ -83,13 +81,13 @@ def caught(network: torch.nn.Module) -> Iterator[dict[str, Asked]]:
     layers, asked = infinite_layers(network), dict[str, Asked]()
     try:
         for name, layer in layers:
-            layer.__dict__["_solve_product"] = _product_caught(name, layer, asked)
+            layer.__dict__["solve_product"] = _product_caught(name, layer, asked)
             if isinstance(layer, InfiniteDepth):
                 layer.__dict__["problem"] = _steps_caught(name, layer, asked)
         yield asked
     finally:
         for _, layer in layers:
-            for method in ("_solve_product", "problem"):
+            for method in ("solve_product", "problem"):
                 layer.__dict__.pop(method, None)
 
 
@@ -97,7 +95,7 @@ def _product_caught(name: str, layer: InfiniteLayer, asked: dict[str, Asked]) ->
     def solve_product(b: Tensor, weight: Tensor, adj: Adjacency) -> Any:
         eps = as_eps(layer.eps, b, weight.size(0))
         asked[name] = Problem(b.contiguous(), weight, eps, adj, layer.activation).detach()
-        return type(layer)._solve_product(layer, b, weight, adj)
+        return type(layer).solve_product(layer, b, weight, adj)
 
     return solve_product
 
@@ -118,19 +116,3 @@ def solves_of(network: torch.nn.Module, asked: dict[str, Asked]) -> list[Solve]:
         for name, layer in infinite_layers(network)
         if name in asked and layer.last_solution is not None
     ]
-
-
-@contextmanager
-def at_depths(layers: Iterable[tuple[InfiniteLayer, int]]) -> Iterator[None]:
-    """Within it, layers go exactly so deep; those of an equilibrium make so many steps."""
-    chosen = list(layers)
-    names = [("steps" if isinstance(layer, EquilibriumConv) else "depth_rule") for layer, _ in chosen]
-    before = [(getattr(layer, name), layer.last_solution) for (layer, _), name in zip(chosen, names, strict=True)]
-    try:
-        for (layer, depth), name in zip(chosen, names, strict=True):
-            setattr(layer, name, depth if name == "steps" else Fixed(depth))
-        yield
-    finally:
-        for (layer, _), name, (old, solution) in zip(chosen, names, before, strict=True):
-            setattr(layer, name, old)
-            layer.last_solution = solution
