@@ -5,8 +5,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from pprgnn.report.wording import percent
-
+from pprgnn.data.wording import percent
 from pprgnn.report.curves import training_curves
 from pprgnn.report.measured import measure as measuring
 from pprgnn.report.measured.kept import fingerprint

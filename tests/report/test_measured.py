@@ -165,9 +165,7 @@ def test_what_does_not_fit_into_its_share_takes_the_time_of_less_important_parts
     def taken_by(name: str, part: Any, share: float) -> Any:
         return part if share == 0 else five_minutes if name == "reach" else six_seconds
 
-    parts = [
-        (name, taken_by(name, part, share), phrase, share) for name, part, phrase, share in measuring.PARTS
-    ]
+    parts = [(name, taken_by(name, part, share), phrase, share) for name, part, phrase, share in measuring.PARTS]
     monkeypatch.setattr(measuring, "PARTS", tuple(parts))
     found = measure(usual[0], seconds=10)
     assert found.convergence == Missing("done")  # its share alone would have been 2.1 s

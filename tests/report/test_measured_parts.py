@@ -25,7 +25,7 @@ from pprgnn.report.measured.classes import classes
 from pprgnn.report.measured.convergence import convergence, layer_convergence
 from pprgnn.report.measured.cost import cost
 from pprgnn.report.measured.decay import decay
-from pprgnn.report.measured.reach import WEIGHTLESS, reach
+from pprgnn.report.measured.reach import WEIGHTLESS, influences, reach
 from pprgnn.report.measured.results import (
     ClassScores,
     Convergence,
@@ -332,8 +332,8 @@ def test_what_follows_from_the_graph_alone_are_rows_of_the_matrix_along_the_mess
     adj = graph.adjacency(add_self_loops=True)
     a, nodes = adj.to_dense(), torch.eye(6).double()
     eighth, forever = torch.linalg.matrix_power(a, 8), torch.linalg.inv(nodes - 0.9 * a)
-    assert torch.allclose(WEIGHTLESS["GCN, 8 layers"](adj, nodes).t(), eighth)
-    found = WEIGHTLESS["IGNN (fixed point, rate 0.9)"](adj, nodes).t()
+    assert torch.allclose(influences(WEIGHTLESS["GCN, 8 layers"], adj, nodes).t(), eighth)
+    found = influences(WEIGHTLESS["IGNN (fixed point, rate 0.9)"], adj, nodes).t()
     assert float((found - forever).abs().max()) < 2e-4 * float(forever.max())
 
 

@@ -25,6 +25,7 @@ from pprgnn.cli.tables import (
     takes,
 )
 from pprgnn.data.errors import DataError
+from pprgnn.data.wording import percent
 from pprgnn.training.terminal import is_terminal, paragraph, styled, width
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
     once = "" if s.directed else ", both directions counted as one"
     lines.append(("edges", f"{s.edges:,}{once}{loops}"))
     share = s.largest_component / s.nodes
-    lines.append(("components", f"{s.components:,}, the largest has {_percent(share)} of the nodes"))
+    lines.append(("components", f"{s.components:,}, the largest has {percent(share)} of the nodes"))
     degree = {key: f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for key, value in s.degree.items()}
     lines.append(("degrees", "{min} to {max}, median {median}, mean {mean}".format(**degree)))
     lines.append(("features", f"{s.features:,}" if s.features else "none: a model learns from the edges alone"))
@@ -102,7 +103,7 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
         lines.append(("labels", "none"))
     if s.homophily is not None:
         alike = "shared classes, averaged over the edges" if s.multi_label else "of the edges join equal classes"
-        lines.append(("homophily", f"{_percent(s.homophily)} {alike}"))
+        lines.append(("homophily", f"{percent(s.homophily)} {alike}"))
     if any(s.parts.values()):
         lines.append(("split", ", ".join(f"{count:,} {part}" for part, count in s.parts.items())))
     columns = aligned_columns([tuple(each.values()) for each in s.columns])
@@ -118,11 +119,7 @@ def _class_lines(s: Summary) -> list[tuple[str, str]]:
     lines = []
     for name, count in shown:
         share = count / max(s.labelled, 1)
-        lines.append(("", f"{name:<{longest}} {'█' * math.ceil(20 * share):<20} {count:,} ({_percent(share)})"))
+        lines.append(("", f"{name:<{longest}} {'█' * math.ceil(20 * share):<20} {count:,} ({percent(share)})"))
     if len(most) > MOST_CLASSES:
         lines.append(("", f"and {len(most) - MOST_CLASSES:,} more classes, down to {most[-1][1]:,} labels"))
     return lines
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

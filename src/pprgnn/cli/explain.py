@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.cli.explain_features import cut, explain_overall, feature_line, percent, show_features
+from pprgnn.cli.explain_features import cut, explain_overall, feature_line, show_features
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
 from pprgnn.cli.tables import READING, takes
 from pprgnn.data.errors import DataError
-from pprgnn.data.wording import counted
+from pprgnn.data.wording import counted, percent
 from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _reach_lines(found: NodeExplanation) -> list[tuple[str, str]]:
     elif found.radius == 0:
         text = "at least 95 % of the influence comes from the node itself"
     else:
-        text = f"95 % of the influence comes from within {found.radius} hop{'s' * (found.radius != 1)}"
+        text = f"95 % of the influence comes from within {counted(found.radius, 'hop')}"
     return [("reach", text), *(("", line) for line in _bars(found))]
 
 
@@ -226,7 +226,7 @@ def _bars(found: NodeExplanation) -> list[str]:
     longest = max(len(hops) for hops, _, _ in rows)
     return [
         f"{hops:>{longest}} {'█' * math.ceil(20 * share - 0.01):<20} {percent(share):>7} "
-        f"({count:,} node{'s' * (count != 1)})"
+        f"({counted(count, 'node')})"
         for hops, share, count in rows
     ]
 

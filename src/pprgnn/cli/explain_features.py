@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pprgnn.data.wording import percent
 from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
 
 if TYPE_CHECKING:
@@ -117,8 +118,3 @@ def _part(dataset: GraphDataset, run: Path | None) -> tuple[str, Tensor]:
 def cut(text: str) -> str:
     """What fits into a column."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def percent(share: float) -> str:
-    """A share of 1."""
-    return f"{100 * share:.1f} %"

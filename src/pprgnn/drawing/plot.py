@@ -208,6 +208,9 @@ def _mark(axes: Axes, place: Place, plot: Plot) -> None:
         axes.axhline(y, color=colour, linewidth=1.2, linestyle=DOTTED, zorder=1.5)
         across = axes.get_yaxis_transform()
         above, va = (-4, "top") if place.below else (4, "bottom")
+        low, high = axes.get_ylim()
+        if place.below and not plot.is_log:
+            axes.set_ylim(bottom=min(low, y - 0.13 * (high - low)))  # room for the text
         axes.annotate(place.text, (0.01, y), xycoords=across, xytext=(0, above), va=va, ha="left", **style)
     elif place.x is not None:
         axes.axvline(place.x, color=colour, linewidth=1.2, linestyle=DOTTED, zorder=1.5)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pprgnn.data.errors import DataError
 from pprgnn.data.whole_file import write_text
+from pprgnn.data.wording import counted
 from pprgnn.experiments import EXPERIMENTS
 from pprgnn.experiments.cell import group_of
 from pprgnn.experiments.figures import Pictures
@@ -103,7 +104,7 @@ def _circumstances(lines: Sequence[Line]) -> str:
 
 def _threads(line: Line) -> str:
     threads = line.get("threads")
-    return "threads unknown" if threads is None else f"{threads} thread{'s' if threads != 1 else ''}"
+    return "threads unknown" if threads is None else counted(threads, "thread")
 
 
 def _commits(lines: Sequence[Line]) -> str:

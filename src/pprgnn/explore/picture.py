@@ -1,4 +1,4 @@
-"""Which nodes are drawn: those with the largest influence, near and far, and the ways between; and from how far."""
+"""Which nodes are drawn: those with the largest influence, near and far, and the ways between; from how far."""
 
 from __future__ import annotations
 

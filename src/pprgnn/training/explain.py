@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.node_names import node_name
+from pprgnn.data.wording import counted
 from pprgnn.training.attribution import Attribution, LayerReach, attribute
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.hops import hops_to
@@ -210,7 +211,7 @@ def _one_graph(model: Model, dataset: GraphDataset, graph: int, task: str) -> Gr
     check_system(model)
     if not 0 <= graph < len(dataset):
         raise TrainingError(
-            f"{dataset.facts.name} has {len(dataset):,} graph{'s' * (len(dataset) != 1)}, numbered from 0, but "
+            f"{dataset.facts.name} has {counted(len(dataset), 'graph')}, numbered from 0, but "
             f"graph {graph} was asked for."
         )
     part: GraphDataset = dataset if len(dataset) == 1 else dataset[[graph]]

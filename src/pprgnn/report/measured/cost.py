@@ -13,11 +13,10 @@ from torch import Tensor
 from pprgnn.core.activation import IDENTITY, RELU
 from pprgnn.core.buffers import release_buffers
 from pprgnn.core.decay import decay
-from pprgnn.core.depth import Fixed
 from pprgnn.core.recursion import Problem
-from pprgnn.core.solve import solve
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Cost, Missing
+from pprgnn.report.measured.solves import solved
 from pprgnn.report.measured.trained_run import TrainedRun
 
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -42,7 +41,7 @@ def cost(trained: TrainedRun, allowance: Allowance) -> Cost | Missing:
         return allowance.too_long("Time and memory against depth", least)
     leaves = (problem.b.detach().clone().requires_grad_(), problem.weight.detach().clone().requires_grad_())
     terms = asked.layer.grad_terms or USUAL_TERMS
-    ours, plain = _ours(problem, leaves, terms), _unrolled(problem, leaves)
+    plain = _unrolled(problem, leaves)
     state_bytes = problem.b.numel() * problem.b.element_size()
     found: list[tuple[int, float, int]] = []
     beside: list[tuple[float | None, int | None]] = []
@@ -50,7 +49,7 @@ def cost(trained: TrainedRun, allowance: Allowance) -> Cost | Missing:
     for depth in DEPTHS:
         if len(found) >= FEWEST and not allowance.allows(2 * (REPEATS + 1) * last):
             break
-        kept, last = _measured(ours, depth, leaves)
+        kept, last = _measured(lambda depth: solved(problem, *leaves, depth, terms), depth, leaves)
         found.append((depth, last, kept))
         fits = STATES_PER_STEP * depth * state_bytes <= MEMORY
         if fits and (not beside or (beside[-1][0] is not None and allowance.allows(_next(beside)))):
@@ -73,20 +72,6 @@ def cost(trained: TrainedRun, allowance: Allowance) -> Cost | Missing:
 def _next(beside: list[tuple[float | None, int | None]]) -> float:
     """What twice the depth is going to take."""
     return 2 * (REPEATS + 1) * (beside[-1][0] or 0.0)
-
-
-def _ours(problem: Problem, leaves: tuple[Tensor, Tensor], terms: int) -> Pass:
-    def run(depth: int) -> Tensor:
-        return solve(
-            *leaves,
-            problem.adj,
-            eps=problem.eps,
-            depth=Fixed(depth),
-            grad_terms=terms,
-            activation=problem.activation,
-        ).state
-
-    return run
 
 
 def _unrolled(problem: Problem, leaves: tuple[Tensor, Tensor]) -> Pass:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -87,8 +87,8 @@ def _measured(
             adj = trained.usual_adjacency([graph], undirected=False)
             rows = torch.zeros(size, len(distances), dtype=adj.dtype, device=adj.device)
             rows[[node for node, _ in distances], range(len(distances))] = 1.0
-            for name, follow in WEIGHTLESS.items():
-                columns = follow(adj, rows).abs().double().cpu().unbind(1)
+            for name, factors in WEIGHTLESS.items():
+                columns = influences(factors, adj, rows).abs().double().cpu().unbind(1)
                 others[name] += [_by_hop(each, far) for each, (_, far) in zip(columns, distances, strict=True)]
     return ours, others, counts
 
@@ -101,32 +101,6 @@ def _by_hop(influence: Tensor, distance: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------- from the graph alone
-def _gcn(layers: int) -> Callable[[Adjacency, Tensor], Tensor]:
-    def follow(adj: Adjacency, rows: Tensor) -> Tensor:
-        for _ in range(layers):
-            rows = times(adj, rows, transposed=True)  # rows of Ãᵏ, as columns
-        return rows
-
-    return follow
-
-
-def _series(factors: list[float]) -> Callable[[Adjacency, Tensor], Tensor]:
-    """Σ of factor · Ãⁱ."""
-
-    def follow(adj: Adjacency, rows: Tensor) -> Tensor:
-        total = factors[0] * rows
-        for factor in factors[1:]:
-            rows = times(adj, rows, transposed=True)
-            total += factor * rows
-        return total
-
-    return follow
-
-
-def _appnp(alpha: float, steps: int) -> list[float]:
-    return [alpha * (1 - alpha) ** i for i in range(steps)] + [(1 - alpha) ** steps]
-
-
 def _ignn() -> list[float]:
     factors = [1.0]
     while factors[-1] > FADED:
@@ -134,9 +108,19 @@ def _ignn() -> list[float]:
     return factors
 
 
-WEIGHTLESS: dict[str, Callable[[Adjacency, Tensor], Tensor]] = {
-    "GCN, 2 layers": _gcn(2),
-    "GCN, 8 layers": _gcn(8),
-    "APPNP (α = 0.1, 10 steps)": _series(_appnp(0.1, 10)),
-    "IGNN (fixed point, rate 0.9)": _series(_ignn()),
+# Without weights, each of these is Σ of factor · Ãⁱ.
+WEIGHTLESS: dict[str, list[float]] = {
+    "GCN, 2 layers": [0.0] * 2 + [1.0],
+    "GCN, 8 layers": [0.0] * 8 + [1.0],
+    "APPNP (α = 0.1, 10 steps)": [0.1 * 0.9**i for i in range(10)] + [0.9**10],
+    "IGNN (fixed point, rate 0.9)": _ignn(),
 }
+
+
+def influences(factors: Sequence[float], adj: Adjacency, rows: Tensor) -> Tensor:
+    """Of all nodes on these, which are columns of ones: rows of the series, as columns."""
+    total = factors[0] * rows
+    for factor in factors[1:]:
+        rows = times(adj, rows, transposed=True)
+        total += factor * rows
+    return total

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.decay import as_eps
+from pprgnn.core.depth import Fixed
 from pprgnn.core.recursion import Problem
+from pprgnn.core.solve import solve
 from pprgnn.core.steps import Steps
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.infinite_layer import InfiniteLayer
@@ -116,3 +118,9 @@ def solves_of(network: torch.nn.Module, asked: dict[str, Asked]) -> list[Solve]:
         for name, layer in infinite_layers(network)
         if name in asked and layer.last_solution is not None
     ]
+
+
+def solved(problem: Problem, b: Tensor, weight: Tensor, depth: int, terms: int) -> Tensor:
+    """The state of such a problem at a depth, for other B and W, with a gradient of so many terms."""
+    phi, eps = problem.activation, problem.eps
+    return solve(b, weight, problem.adj, eps=eps, depth=Fixed(depth), grad_terms=terms, activation=phi).state

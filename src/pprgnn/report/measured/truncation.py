@@ -10,13 +10,11 @@ from torch import Tensor
 
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.buffers import release_buffers
-from pprgnn.core.depth import Fixed
 from pprgnn.core.norms import frobenius_norm
 from pprgnn.core.recursion import Problem
-from pprgnn.core.solve import solve as run_solve
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Truncation
-from pprgnn.report.measured.solves import Solve
+from pprgnn.report.measured.solves import Solve, solved
 from pprgnn.report.measured.trained_run import TrainedRun, of_layers
 from pprgnn.training.depths import at_depths
 from pprgnn.training.memory import available_memory, size_text
@@ -117,15 +115,7 @@ def _gradients(problem: Problem, depth: int, terms: int, arriving: Tensor) -> tu
     """Of B and W, with so many terms."""
     b, weight = (each.detach().clone().requires_grad_() for each in (problem.b, problem.weight))
     with torch.enable_grad():
-        state = run_solve(
-            b,
-            weight,
-            problem.adj,
-            eps=problem.eps,
-            depth=Fixed(depth),
-            grad_terms=terms,
-            activation=problem.activation,
-        ).state
+        state = solved(problem, b, weight, depth, terms)
         of_b, of_weight = torch.autograd.grad(state, [b, weight], arriving)
     return of_b, of_weight
 
