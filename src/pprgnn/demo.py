@@ -12,8 +12,6 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +37,6 @@ TASK = """{length} nodes a chain. The class is written on the first node only (o
 has to name it. {train_chains} chains to train, {val_chains} to validate, {test_chains} to test. Seed: {seed}."""
 NEEDED = ("matplotlib", "jinja2")
 PICTURE, PAGE, NUMBERS = "accuracy-vs-distance.png", "report.html", "results.json"
-Progress = Callable[[str, int, float], None]  # model, epochs done, best validation accuracy so far
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,15 @@ def chains(settings: Settings) -> list[Data]:
 
     from pprgnn.data import load
 
-    counts = {"train": settings.train_chains, "val": settings.val_chains, "test": settings.test_chains}
-    found = load("chains", length=settings.length, noise=settings.noise, seed=settings.seed, **counts)
+    found = load(
+        "chains",
+        length=settings.length,
+        noise=settings.noise,
+        train=settings.train_chains,
+        val=settings.val_chains,
+        test=settings.test_chains,
+        seed=settings.seed,
+    )
     return [Batch.from_data_list([chain for chain in found if int(chain.part) == part]) for part in range(3)]
 
 
@@ -113,9 +117,10 @@ def build_model(name: str, settings: Settings) -> nn.Module:
     return model
 
 
-def train(name: str, settings: Settings, parts: list[Data], progress: Progress) -> Result:
+def train(name: str, settings: Settings, parts: list[Data]) -> Result:
     """Fit on the first part, keep the epoch that is best on the second, report the third."""
     import torch
+    from rich.progress import track
     from torch.nn.functional import cross_entropy
 
     started = time.perf_counter()
@@ -124,7 +129,7 @@ def train(name: str, settings: Settings, parts: list[Data], progress: Progress) 
     model = build_model(name, settings)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     best, kept, epoch = (-1.0, 0.0), model.state_dict(), 0
-    for epoch in range(1, settings.epochs + 1):
+    for epoch in track(range(1, settings.epochs + 1), f"{name:<16}"):
         optimizer.zero_grad()
         loss = cross_entropy(model(training.x, training.edge_index), training.y)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -138,7 +143,6 @@ def train(name: str, settings: Settings, parts: list[Data], progress: Progress) 
         score = (accuracy, -float(cross_entropy(logits, validation.y)))
         if score > best:
             best, kept = score, {key: value.clone() for key, value in model.state_dict().items()}
-        progress(name, epoch, best[0])
         if best[0] == 1.0 and best[1] > -0.05:  # every node right and sure of it: nothing left to gain
             break
     model.load_state_dict(kept)
@@ -172,40 +176,13 @@ def evaluate(name: str, model: nn.Module, test: Data, length: int, epochs: int, 
     return result
 
 
-@contextmanager
-def show_progress(epochs: int) -> Iterator[Progress]:
-    """A bar for each model on a terminal; a few lines otherwise."""
-    if not sys.stdout.isatty():
-
-        def write(name: str, epoch: int, accuracy: float) -> None:
-            if epoch % 50 == 0 or epoch == epochs:
-                print(f"{name}: epoch {epoch} of {epochs}, validation accuracy {accuracy:.1%}", flush=True)
-
-        yield write
-        return
-    from rich import progress as bars
-
-    with bars.Progress("{task.description:<16}", bars.BarColumn(), "{task.fields[note]}") as display:
-        tasks: dict[str, bars.TaskID] = {}
-
-        def move(name: str, epoch: int, accuracy: float) -> None:
-            if name not in tasks:
-                tasks[name] = display.add_task(name, total=epochs, note="")
-            note = f"epoch {epoch}, validation accuracy {accuracy:.1%}"
-            display.update(tasks[name], completed=epoch, note=note)
-
-        yield move
-
-
 def run_models(settings: Settings) -> tuple[list[Result], bool]:
     """Train all models; also say whether Ctrl-C cut that short."""
     parts, results = chains(settings), list[Result]()
     try:
-        with show_progress(settings.epochs) as progress:
-            for name in MODELS:
-                results.append(train(name, settings, parts, progress))
-                if not sys.stdout.isatty():
-                    print(f"{name}: test accuracy {results[-1].accuracy:.1%}", flush=True)
+        for name in MODELS:
+            results.append(train(name, settings, parts))
+            print(f"{name}: test accuracy {results[-1].accuracy:.1%}", flush=True)
     except KeyboardInterrupt:
         return results, True
     return results, False

@@ -16,11 +16,12 @@ from pprgnn.data.errors import DataError
 from pprgnn.explore.dataset_view import DatasetView, NotThereError
 from pprgnn.explore.graph_view import GraphView
 from pprgnn.explore.picture import by_hop, chosen_nodes, edges_among, largest
-from pprgnn.explore.run_view import Opened, RunView, Say
+from pprgnn.explore.run_view import Opened, RunView
 from pprgnn.explore.suggestions import suggestions
 from pprgnn.explore.traced import Traced
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain_features import explain_features
+from pprgnn.training.listener import Announce
 
 MOST_CLASSES = 20
 LIMIT = 150  # nodes that the page draws
@@ -49,7 +50,7 @@ class Answers:
         say: Is told what is being prepared.
     """
 
-    def __init__(self, opened: Sequence[Opened], problems: Sequence[str], say: Say) -> None:
+    def __init__(self, opened: Sequence[Opened], problems: Sequence[str], say: Announce) -> None:
         self.known = DatasetView(opened[0].dataset)
         self.problems, self.views = list(problems), list[RunView]()
         for each in opened:
@@ -64,7 +65,7 @@ class Answers:
             self.explain(Question(0, first["graph"], first["node"]), LIMIT, False)
             self.known.names(first["graph"]).search("", 1)
 
-    def _add(self, opened: Opened, alone: bool, say: Say) -> None:
+    def _add(self, opened: Opened, alone: bool, say: Announce) -> None:
         try:
             self.views.append(RunView(opened, len(self.views), self.known, say))
         except DataError as error:
@@ -104,10 +105,7 @@ class Answers:
         classes = classes or [i for i, name in enumerate(names) if name.startswith(wanted)]
         if not classes:
             return []
-        rows = view.logits
-        if self.known.by_node:
-            start = int(self.known.starts[graph])
-            rows = rows[start : start + int(self.known.sizes[graph])]
+        rows = view.logits[self.known.rows(graph)] if self.known.by_node else view.logits
         if not len(rows):
             return []
         if view.model.facts.multi_label:
@@ -115,7 +113,7 @@ class Answers:
             sure = rows[chosen][:, classes].amax(1)
         else:
             chosen = torch.isin(rows.argmax(1), torch.tensor(classes)).nonzero().flatten()
-            sure = view.probabilities(rows[chosen])[:, classes].amax(1)
+            sure = view.model.probabilities(rows[chosen])[:, classes].amax(1)
         found: list[int] = chosen[sure.topk(min(limit, len(chosen))).indices].tolist()
         return found
 
@@ -171,7 +169,7 @@ class Answers:
         return {
             "target": target,
             "class": view.model.facts.class_names[target],
-            "probability": float(view.probabilities(logits[None])[0, target]),
+            "probability": float(view.model.probabilities(logits[None])[0, target]),
             "predicted": view.chosen(logits),
             "truth": self.known.truth(self.known.row(graph, node)),
             "score": traced.score,
@@ -189,7 +187,7 @@ class Answers:
         answer: dict[str, Any]
         if node is None:
             shown, hops, names = largest(shares, limit), None, self.known.node_names(graph)
-            nothing = {"predicted": [], "truth": None, "part": None}
+            nothing: dict[str, Any] = {"predicted": [], "truth": None, "part": None}
             told = [{"name": names[each], **nothing} for each in shown]
             answer = {"hops": [], "unreachable": {"share": 0.0, "nodes": 0}, "radius": None}
         else:
@@ -217,7 +215,7 @@ def _forming(view: RunView, picture: GraphView, row: int, target: int) -> dict[s
     """How the prediction forms as the network looks deeper."""
     formed = picture.formed(row)
     depths: list[int | None] = [*view.depths] or [None]
-    probabilities = view.probabilities(formed)
+    probabilities = view.model.probabilities(formed)
     classes = probabilities[-1].argsort(descending=True, stable=True)[:MOST_CLASSES].tolist()
     if target not in classes:
         classes[-1] = target

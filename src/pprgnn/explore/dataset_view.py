@@ -139,6 +139,11 @@ class DatasetView:
         """Counted through all graphs."""
         return graph if node is None else int(self.starts[graph]) + node
 
+    def rows(self, graph: int) -> slice:
+        """All rows of a graph."""
+        start = self.row(graph, 0 if self.by_node else None)
+        return slice(start, start + (int(self.sizes[graph]) if self.by_node else 1))
+
     def place(self, row: int) -> tuple[int, int | None]:
         """The graph and the node of a row."""
         if not self.by_node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pprgnn.data.wording import counted, cut, known, number, part, percent
 from pprgnn.drawing import canvas
@@ -140,7 +140,7 @@ def _matrix(figure: Figure, found: ClassScores, counts: Sequence[Sequence[int]])
     names = [cut(name, 16) for name in found.names]
     axes.set_yticks(range(size), names)
     long = max(map(len, found.names)) > (6 if size <= 4 else 2)
-    turned = {"rotation": 40, "ha": "right"} if long else {"rotation": 0, "ha": "center"}
+    turned: dict[str, Any] = {"rotation": 40, "ha": "right"} if long else {"rotation": 0, "ha": "center"}
     axes.set_xticks(range(size), names, rotation_mode="anchor", **turned)
     axes.tick_params(length=0, labelcolor=canvas.INK)
     axes.spines[:].set_visible(False)

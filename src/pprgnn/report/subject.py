@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +15,12 @@ from pprgnn.report.measured.kept import keep_measurements, kept_measurements
 from pprgnn.report.measured.results import Measurements
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.listener import Announce
 from pprgnn.training.run import SUMMARY, Run
 from pprgnn.training.study import STUDY, is_study
 from pprgnn.training.systems import find_system
 
 NEEDED = ("data", "metric", "protocol")
-Announce = Callable[[str], None]
 Records = Sequence[Mapping[str, Any]]
 
 

@@ -25,9 +25,9 @@ from pprgnn.report.measured.smoothing import smoothing
 from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.report.measured.truncation import truncation
 from pprgnn.training.environment import environment
+from pprgnn.training.listener import Announce, silent
 from pprgnn.training.run import Run
 
-Announce = Callable[[str], None]
 Part = Callable[[TrainedRun, Allowance], Any]
 # What each part is called, and its share of the time that is left when its turn comes, beside those after it.
 PARTS: tuple[tuple[str, Part, str, float], ...] = (
@@ -45,7 +45,7 @@ MARGIN = 1.2  # over what a part expects to take
 FROM_LABELS = "baselines"  # needs no network
 
 
-def measure(run: Run, seconds: float = 30.0, announce: Announce = lambda phrase: None) -> Measurements:
+def measure(run: Run, seconds: float = 30.0, announce: Announce = silent) -> Measurements:
     """Measure a run that has a model.
 
     Args:
