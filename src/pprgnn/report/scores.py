@@ -118,7 +118,7 @@ def _dots(figure: Figure, rows: Sequence[Score], metric: str) -> None:
     for name, row in zip(axes.get_yticklabels(), rows, strict=True):
         name.set_fontweight("bold" if row.kind == "ours" else "normal")
     axes.set_ylim(-0.6, len(rows) - 0.2)
-    axes.grid(axis="both")
+    axes.grid(visible=True, axis="y")
     axes.margins(x=0.08)
 
 
