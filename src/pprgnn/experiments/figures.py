@@ -11,7 +11,7 @@ from pprgnn.data.wording import known
 from pprgnn.drawing import canvas
 from pprgnn.drawing.plot import Plot, side_by_side
 
-LEGEND, PLOT, HEIGHT = 190, 390, 350  # pixels; PNGs have 1.8 times as many
+LEGEND, PLOT, HEIGHT = 260, 390, 350  # pixels; PNGs have 1.8 times as many
 
 
 class Pictures:

@@ -95,7 +95,7 @@ class Answers:
         results = []
         for number in found[:limit]:
             place = (graph, number) if self.known.by_node else (number, None)
-            results.append({"graph": place[0], "node": place[1], **view.told(*place)})
+            results.append({"graph": place[0], "node": place[1], **view.describe(*place)})
         return {"results": results, "more": len(found) > limit}
 
     def _of_class(self, view: RunView, wanted: str, graph: int, limit: int) -> list[int]:
@@ -193,7 +193,7 @@ class Answers:
         else:
             hops, before = readers.around(node)
             shown = chosen_nodes(node, shares, hops, before, limit)
-            told = [view.told(graph, each) for each in shown]
+            told = [view.describe(graph, each) for each in shown]
             answer = by_hop(hops, shares, contributions)
             if not view.depths:  # a network of fixed depth sees as far as there is influence
                 answer["reach"] = [max((bar["hop"] for bar in answer["hops"] if bar["share"] > 0), default=0)]

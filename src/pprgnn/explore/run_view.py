@@ -107,7 +107,7 @@ class RunView:
             return [names[each] for each in decided.nonzero().flatten().tolist()]
         return [names[int(decided)]]
 
-    def told(self, graph: int, node: int | None) -> dict[str, Any]:
+    def describe(self, graph: int, node: int | None) -> dict[str, Any]:
         """What is known and what is predicted."""
         row = self.known.row(graph, node)
         return {

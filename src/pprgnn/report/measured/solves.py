@@ -1,4 +1,4 @@
-"""What the infinite-depth layers of a network were asked to solve, caught in an evaluation."""
+"""What the infinite-depth layers of a network were asked to solve, recorded in an evaluation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pprgnn.nn.layers import infinite_layers
 
 SMALL = 2_000_000  # numbers in a state: up to here, double precision takes no time worth mentioning
 
-Asked: TypeAlias = "Problem | Steps"
+Recursion: TypeAlias = "Problem | Steps"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +40,13 @@ class Solve:
 
     name: str
     layer: InfiniteLayer
-    given: Asked
+    given: Recursion
     depth: int
     status: str
     tol: float
 
     @cached_property
-    def problem(self) -> Asked:
+    def problem(self) -> Recursion:
         """The recursion in double precision, where it is a matter of matrices that are small enough."""
         given = self.given
         if isinstance(given, Steps) or given.b.numel() > SMALL or given.b.device.type == "mps":
@@ -67,7 +67,7 @@ class Solve:
 class Passes:
     """Passes of any depth through a recursion; a state is good until the next one."""
 
-    def __init__(self, problem: Asked) -> None:
+    def __init__(self, problem: Recursion) -> None:
         self.problem = problem.entered()  # norms do not care about the order of nodes
         self.buffers = [torch.empty_like(problem.b) for _ in range(2)]
 
@@ -78,14 +78,14 @@ class Passes:
 
 
 @contextmanager
-def caught(network: torch.nn.Module) -> Iterator[dict[str, Asked]]:
+def recorded(network: torch.nn.Module) -> Iterator[dict[str, Recursion]]:
     """Within it, the last recursion of each layer by its name; layers that solve something else are not there."""
-    layers, asked = infinite_layers(network), dict[str, Asked]()
+    layers, asked = infinite_layers(network), dict[str, Recursion]()
     try:
         for name, layer in layers:
-            layer.__dict__["solve_product"] = _product_caught(name, layer, asked)
+            layer.__dict__["solve_product"] = _record_product(name, layer, asked)
             if isinstance(layer, InfiniteDepth):
-                layer.__dict__["problem"] = _steps_caught(name, layer, asked)
+                layer.__dict__["problem"] = _record_steps(name, layer, asked)
         yield asked
     finally:
         for _, layer in layers:
@@ -93,7 +93,7 @@ def caught(network: torch.nn.Module) -> Iterator[dict[str, Asked]]:
                 layer.__dict__.pop(method, None)
 
 
-def _product_caught(name: str, layer: InfiniteLayer, asked: dict[str, Asked]) -> Callable[..., Any]:
+def _record_product(name: str, layer: InfiniteLayer, asked: dict[str, Recursion]) -> Callable[..., Any]:
     def solve_product(b: Tensor, weight: Tensor, adj: Adjacency) -> Any:
         eps = as_eps(layer.eps, b, weight.size(0))
         asked[name] = Problem(b.contiguous(), weight, eps, adj, layer.activation).detach()
@@ -102,7 +102,7 @@ def _product_caught(name: str, layer: InfiniteLayer, asked: dict[str, Asked]) ->
     return solve_product
 
 
-def _steps_caught(name: str, layer: InfiniteDepth, asked: dict[str, Asked]) -> Callable[..., Any]:
+def _record_steps(name: str, layer: InfiniteDepth, asked: dict[str, Recursion]) -> Callable[..., Any]:
     def problem(*args: Any, **kwargs: Any) -> Steps:
         found = type(layer).problem(layer, *args, **kwargs)
         asked[name] = found.detach()
@@ -111,8 +111,8 @@ def _steps_caught(name: str, layer: InfiniteDepth, asked: dict[str, Asked]) -> C
     return problem
 
 
-def solves_of(network: torch.nn.Module, asked: dict[str, Asked]) -> list[Solve]:
-    """The layers that were caught, in their order, with what came of their last pass."""
+def solves_of(network: torch.nn.Module, asked: dict[str, Recursion]) -> list[Solve]:
+    """The layers that were recorded, in their order, with what came of their last pass."""
     return [
         Solve(name, layer, asked[name], layer.last_solution.depth, layer.last_solution.status.name, layer.tol)
         for name, layer in infinite_layers(network)

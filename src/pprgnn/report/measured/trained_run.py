@@ -19,7 +19,7 @@ from pprgnn.data.sparse_features import to_dense
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing
-from pprgnn.report.measured.solves import Solve, caught, solves_of
+from pprgnn.report.measured.solves import Solve, recorded, solves_of
 from pprgnn.training.batches import Batches
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, main_metrics
@@ -184,7 +184,7 @@ def _few(batches: Batches, graphs: Tensor) -> Tensor:
 
 
 def _solves(model: Model, evaluate: Callable[[], Any]) -> tuple[list[Solve], float]:
-    with model.precise(), torch.no_grad(), caught(model.network) as asked:
+    with model.precise(), torch.no_grad(), recorded(model.network) as asked:
         started = time.perf_counter()
         evaluate()
         return solves_of(model.network, asked), time.perf_counter() - started
