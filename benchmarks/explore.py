@@ -26,7 +26,7 @@ from benchmarks import machine
 from benchmarks.report import table
 from pprgnn.data import load
 from pprgnn.data.errors import DataError
-from pprgnn.explore.server import _files
+from pprgnn.explore.server import static_files
 from pprgnn.training.config import Config
 from pprgnn.training.train import train
 
@@ -79,7 +79,7 @@ class Server:
 
 def first_view(server: Server) -> float:
     """What a browser loads one after the other: the page, its files, the runs and the first explanation."""
-    seconds = sum(server.get(address)[0] for address, _ in _files())
+    seconds = sum(server.get(address)[0] for address, _ in static_files())
     took, runs = server.get("/api/runs")
     first = json.loads(runs)["suggestions"][0]
     return seconds + took + server.get(f"/api/explain?graph={first['graph']}&node={first['node']}")[0]

@@ -12,6 +12,7 @@ ROOT = Path(pprgnn.__file__).parent
 FLOORS = (
     ("core",),
     ("data",),
+    ("drawing",),
     ("nn", "testing"),
     ("baselines", "distributed", "local"),
     ("training",),

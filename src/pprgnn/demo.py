@@ -1,57 +1,42 @@
 """``python -m pprgnn.demo``: five models on long chains, and how far each of them sees.
 
-The class of a chain is written on its first node only, and every node has to name it.
+The class of a chain is written on its first node only, and every node has to name it. The chains are those of
+``pprgnn.data.load("chains")``; the models are plain PyG, trained alike by the few lines below.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
-import html
 import itertools
 import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # torch costs seconds to import, and --help does not need it
-    from torch import Tensor, nn
+    from torch import nn
+    from torch_geometric.data import Data
+
+    from pprgnn.drawing.plot import Plot
 
 CLASSES = 2
-CHANCE = 1 / CLASSES
-# Model: hops it can see (None: learned), its Okabe-Ito colour and line width. The farther a model sees the wider:
-# where lines coincide they nest, and all stay visible.
-MODELS: dict[str, tuple[int | None, str, float]] = {
-    "GCN, 2 layers": (2, "#E69F00", 2),
-    "GCN, 8 layers": (8, "#56B4E9", 3.5),
-    "APPNP, 10 steps": (10, "#CC79A7", 5),
-    "GCN, 32 layers": (32, "#009E73", 7),
-    "PPRGNN (ours)": (None, "#0072B2", 9),
+# Model: hops it can see (None: learned), look and width of its line. The farther a model sees the wider: where
+# lines coincide they nest, and all stay visible.
+MODELS: dict[str, tuple[int | None, int, float]] = {
+    "GCN, 2 layers": (2, 4, 2),
+    "GCN, 8 layers": (8, 5, 3.5),
+    "APPNP, 10 steps": (10, 3, 5),
+    "GCN, 32 layers": (32, 2, 7),
+    "PPRGNN (ours)": (None, 0, 9),
 }
 TASK = """{length} nodes a chain. The class is written on the first node only (one-hot, noise {noise}); every node
 has to name it. {train_chains} chains to train, {val_chains} to validate, {test_chains} to test. Seed: {seed}."""
-PICTURE = "accuracy-vs-distance.png"
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>PPRGNN demo</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:56em;margin:2em auto;padding:0 1em}}img{{max-width:100%}}
-table{{border-collapse:collapse}}td,th{{padding:.25em .6em;text-align:right;border-bottom:1px solid #ccc}}
-td:first-child,th:first-child{{text-align:left}}</style></head>
-<body><h1>How far can a model see?</h1><p>{task} {note}</p>
-<img src="data:image/png;base64,{picture}" alt="Test accuracy of each model against the distance from the head">
-<table>{rows}</table>
-<p>“&lt;10”, “10-50”, “&gt;50”: test accuracy at these distances from the head. “depth”: hops computed; beyond them
-no model can do better than chance. “eps”: the learned decay rate of our model. What is known about its depth:
-<i>{status}</i></p>
-<h2>Settings</h2><p>The same for all models: {settings}; Adam, tanh, no biases. Training ends early once every
-validation node is right with a mean loss below 0.05. The weights with the best validation accuracy, then loss, are
-tested.</p><p>Command: <code>{command}</code><br>Versions: {versions}</p></body></html>
-"""
-Progress = Callable[[str, int, float], None]  # model, epochs done, best validation accuracy so far
+NEEDED = ("matplotlib", "jinja2")
+PICTURE, PAGE, NUMBERS = "accuracy-vs-distance.png", "report.html", "results.json"
 
 
 @dataclass(frozen=True)
@@ -71,14 +56,6 @@ class Settings:
     epochs: int = 200
 
 
-class Chains(NamedTuple):
-    """Chains as one graph; the nodes of a chain follow each other, its head comes first."""
-
-    x: Tensor  # (chains * length, CLASSES)
-    edge_index: Tensor
-    y: Tensor
-
-
 @dataclass
 class Result:
     """What one model has achieved on the test chains."""
@@ -94,18 +71,22 @@ class Result:
     depth_status: str = ""
 
 
-def make_chains(count: int, length: int, noise: float, seed: int) -> Chains:
-    """Undirected chains, as many of each class; only the head has features: its class, one-hot, with noise."""
-    import torch
+def chains(settings: Settings) -> list[Data]:
+    """Chains to train, to validate and to test, each part as one graph; the nodes of a chain follow each other."""
+    from torch_geometric.data import Batch
 
-    generator = torch.Generator().manual_seed(seed)
-    label = torch.arange(count) % CLASSES
-    x = torch.zeros(count, length, CLASSES)
-    # The noise makes every chain a new one: without it the test chains would be the training chains.
-    x[:, 0] = torch.eye(CLASSES)[label] + noise * torch.randn(count, CLASSES, generator=generator)
-    node = torch.arange(count * length).view(count, length)
-    forth = torch.stack([node[:, :-1].flatten(), node[:, 1:].flatten()])
-    return Chains(x.flatten(0, 1), torch.cat([forth, forth.flip(0)], dim=1), label.repeat_interleave(length))
+    from pprgnn.data import load
+
+    found = load(
+        "chains",
+        length=settings.length,
+        noise=settings.noise,
+        train=settings.train_chains,
+        val=settings.val_chains,
+        test=settings.test_chains,
+        seed=settings.seed,
+    )
+    return [Batch.from_data_list([chain for chain in found if int(chain.part) == part]) for part in range(3)]
 
 
 def build_model(name: str, settings: Settings) -> nn.Module:
@@ -136,9 +117,10 @@ def build_model(name: str, settings: Settings) -> nn.Module:
     return model
 
 
-def train(name: str, settings: Settings, parts: list[Chains], progress: Progress) -> Result:
+def train(name: str, settings: Settings, parts: list[Data]) -> Result:
     """Fit on the first part, keep the epoch that is best on the second, report the third."""
     import torch
+    from rich.progress import track
     from torch.nn.functional import cross_entropy
 
     started = time.perf_counter()
@@ -147,7 +129,7 @@ def train(name: str, settings: Settings, parts: list[Chains], progress: Progress
     model = build_model(name, settings)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     best, kept, epoch = (-1.0, 0.0), model.state_dict(), 0
-    for epoch in range(1, settings.epochs + 1):
+    for epoch in track(range(1, settings.epochs + 1), f"{name:<16}"):
         optimizer.zero_grad()
         loss = cross_entropy(model(training.x, training.edge_index), training.y)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -161,14 +143,13 @@ def train(name: str, settings: Settings, parts: list[Chains], progress: Progress
         score = (accuracy, -float(cross_entropy(logits, validation.y)))
         if score > best:
             best, kept = score, {key: value.clone() for key, value in model.state_dict().items()}
-        progress(name, epoch, best[0])
         if best[0] == 1.0 and best[1] > -0.05:  # every node right and sure of it: nothing left to gain
             break
     model.load_state_dict(kept)
     return evaluate(name, model, test, settings.length, epoch, started)
 
 
-def evaluate(name: str, model: nn.Module, test: Chains, length: int, epochs: int, started: float) -> Result:
+def evaluate(name: str, model: nn.Module, test: Data, length: int, epochs: int, started: float) -> Result:
     """Accuracy on the test chains at each distance from the head."""
     import torch
 
@@ -195,45 +176,13 @@ def evaluate(name: str, model: nn.Module, test: Chains, length: int, epochs: int
     return result
 
 
-@contextmanager
-def show_progress(epochs: int) -> Iterator[Progress]:
-    """A bar for each model on a terminal; a few lines otherwise, or without rich."""
-    try:
-        from rich import progress as bars
-    except ImportError:
-        bars = None  # type: ignore[assignment]
-    if bars is None or not sys.stdout.isatty():
-
-        def write(name: str, epoch: int, accuracy: float) -> None:
-            if epoch % 50 == 0 or epoch == epochs:
-                print(f"{name}: epoch {epoch} of {epochs}, validation accuracy {accuracy:.1%}", flush=True)
-
-        yield write
-        return
-    with bars.Progress("{task.description:<16}", bars.BarColumn(), "{task.fields[note]}") as display:
-        tasks: dict[str, bars.TaskID] = {}
-
-        def move(name: str, epoch: int, accuracy: float) -> None:
-            if name not in tasks:
-                tasks[name] = display.add_task(name, total=epochs, note="")
-            note = f"epoch {epoch}, validation accuracy {accuracy:.1%}"
-            display.update(tasks[name], completed=epoch, note=note)
-
-        yield move
-
-
 def run_models(settings: Settings) -> tuple[list[Result], bool]:
     """Train all models; also say whether Ctrl-C cut that short."""
-    counts = (settings.train_chains, settings.val_chains, settings.test_chains)
-    seeds = itertools.count(len(counts) * settings.seed)  # no two parts, and no two runs, share a chain
-    parts = [make_chains(count, settings.length, settings.noise, next(seeds)) for count in counts]
-    results: list[Result] = []
+    parts, results = chains(settings), list[Result]()
     try:
-        with show_progress(settings.epochs) as progress:
-            for name in MODELS:
-                results.append(train(name, settings, parts, progress))
-                if not sys.stdout.isatty():
-                    print(f"{name}: test accuracy {results[-1].accuracy:.1%}", flush=True)
+        for name in MODELS:
+            results.append(train(name, settings, parts))
+            print(f"{name}: test accuracy {results[-1].accuracy:.1%}", flush=True)
     except KeyboardInterrupt:
         return results, True
     return results, False
@@ -254,59 +203,55 @@ def table(results: list[Result]) -> list[list[str]]:
     return rows
 
 
-def draw(results: list[Result], path: Path) -> None:
-    """Accuracy against distance, in letters that survive half the size."""
-    from matplotlib.figure import Figure  # without pyplot: no window, no global state
+def plot(results: list[Result]) -> Plot:
+    """Accuracy against distance."""
+    from pprgnn.drawing.plot import Line, Place, Plot
 
-    figure = Figure(figsize=(9, 5), dpi=160, layout="constrained")
-    axes = figure.subplots()
+    lines = []
     for r in results:
-        _, color, width = MODELS[r.model]
-        label = f"{r.model}: {r.accuracy:.1%}"
-        axes.plot(r.accuracy_by_distance, color=color, linewidth=width, zorder=12 - width, label=label)
-    last = len(results[0].accuracy_by_distance) - 1
-    axes.axhline(CHANCE, color="black", linewidth=1, linestyle=(0, (4, 3)), zorder=20)
-    axes.text(last, CHANCE - 0.02, f"chance: {CHANCE:.0%}", ha="right", va="top", fontsize=15)
-    axes.set_ylim(min([0.4, *(min(r.accuracy_by_distance) - 0.05 for r in results)]), 1.04)
-    axes.margins(x=0.02)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_xlabel("distance from the only node that shows the class (hops)", fontsize=16)
-    axes.set_title("Test accuracy by distance (and over all nodes)", loc="left", fontsize=17)
-    axes.tick_params(labelsize=15)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="center right", bbox_to_anchor=(1, 0.55), fontsize=15, frameon=False, reverse=True)
-    figure.savefig(path)
+        _, look, width = MODELS[r.model]
+        hops = [float(hop) for hop in range(len(r.accuracy_by_distance))]
+        name = f"{r.model}: {r.accuracy:.1%}"
+        lines.append(Line(name, hops, r.accuracy_by_distance, look, width, dash="-", marked=False))
+    chance = Place(f"chance: {1 / CLASSES:.0%}", y=1 / CLASSES, below=True)
+    along, up = "distance from the only node that shows the class, hops", "test accuracy, percent"
+    return Plot(lines, along, up, [chance], share=True)
 
 
-def write_report(output: Path, results: list[Result], settings: Settings, command: str, interrupted: bool) -> None:
+def write_files(output: Path, results: list[Result], settings: Settings, command: str, interrupted: bool) -> None:
     """The picture, the numbers, and one page that holds both."""
     import torch
     import torch_geometric
 
     import pprgnn
+    from pprgnn.drawing import canvas
+    from pprgnn.report.page import fill
+    from pprgnn.report.shown import WIDE_HEIGHT, Table, plotted
 
-    draw(results, output / PICTURE)
     versions = {"pprgnn": pprgnn.__version__, "torch": torch.__version__}
     versions |= {"torch-geometric": torch_geometric.__version__, "python": platform.python_version()}
     facts = {"command": command, "interrupted": interrupted, "settings": asdict(settings), "versions": versions}
     document = json.dumps({**facts, "results": [asdict(r) for r in results]}, indent=1, ensure_ascii=False)
-    (output / "results.json").write_text(document, encoding="utf-8")
-
-    def row(cells: list[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    header, *body = table(results)
-    page = PAGE.format(
+    (output / NUMBERS).write_text(document, encoding="utf-8")
+    drawing = plot(results)
+    canvas.png(output / PICTURE, (648, 360), drawing.fill, dpi=160)
+    best = max(results, key=lambda r: r.accuracy)
+    reading = f"{best.model} names the class of {best.accuracy:.1%} of all test nodes."
+    how = "Beyond the hops that a model computes it can do no better than chance."
+    title = "Test accuracy by distance (and over all nodes)"
+    header, *rows = table(results)
+    page = fill(
+        "demo.html.j2",
+        title="How far can a model see?",
         task=TASK.format(**asdict(settings)),
-        note="<b>Stopped early: some models are missing.</b>" if interrupted else "",
-        picture=base64.b64encode((output / PICTURE).read_bytes()).decode(),
-        rows=row(header, "th") + "".join(row(cells, "td") for cells in body),
-        status=html.escape("".join(r.depth_status for r in results)),
-        settings=", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asdict(settings).items()),
-        command=html.escape(command),
-        versions=", ".join(f"{name} {version}" for name, version in versions.items()),
+        figure=plotted("distance", title, drawing, reading, how, "hops", WIDE_HEIGHT),
+        results=Table(header, rows),
+        status="".join(r.depth_status for r in results),
+        shared=", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asdict(settings).items()),
+        version=pprgnn.__version__,
+        **facts,
     )
-    (output / "report.html").write_text(page, encoding="utf-8")
+    (output / PAGE).write_text(page, encoding="utf-8")
 
 
 def parse(arguments: list[str]) -> tuple[Path, Settings]:
@@ -333,11 +278,10 @@ def run(output: Path, settings: Settings, command: str) -> int:
     """Check first, train, then report what is finished; return the exit code."""
     try:
         output.mkdir(parents=True, exist_ok=True)
-        import matplotlib  # noqa: F401  (better missed now than after the training)
     except OSError as error:
         sys.exit(f"pprgnn.demo: cannot write to {output} ({error.strerror}); choose another --output folder.")
-    except ImportError:
-        sys.exit("pprgnn.demo: the picture needs matplotlib; install it with: pip install 'pprgnn[report]'")
+    if any(find_spec(name) is None for name in NEEDED):  # better missed now than after the training
+        sys.exit(f"pprgnn.demo: the page needs {' and '.join(NEEDED)}; install them: pip install 'pprgnn[report]'")
     print(TASK.format(**asdict(settings)), flush=True)
     import torch
     import torch_geometric.nn  # noqa: F401  (takes seconds, which should not be charged to the first model)
@@ -353,9 +297,9 @@ def run(output: Path, settings: Settings, command: str) -> int:
         print("  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]))
     if interrupted:
         print(f"Stopped early: {len(results)} of {len(MODELS)} models are finished.")
-    write_report(output, results, settings, command, interrupted)
-    print(f"\nWrote {output / 'report.html'} (open it in a browser)")
-    print(f"Wrote {output / PICTURE}\nWrote {output / 'results.json'}")
+    write_files(output, results, settings, command, interrupted)
+    print(f"\nWrote {output / PAGE} (open it in a browser)")
+    print(f"Wrote {output / PICTURE}\nWrote {output / NUMBERS}")
     return 130 if interrupted else 0
 
 

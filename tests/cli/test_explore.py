@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from pprgnn.cli import explore as command
 from pprgnn.cli.main import app
-from pprgnn.explore import serving
+from pprgnn.explore import server
+from pprgnn.explore.answers import Question
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.study import Study
@@ -54,7 +55,7 @@ def served(monkeypatch):
         ready()
         ended()
 
-    monkeypatch.setattr(serving, "serve", serve)
+    monkeypatch.setattr(server, "serve", serve)
     monkeypatch.delenv("PPRGNN_DEBUG", raising=False)
     return kept
 
@@ -75,7 +76,7 @@ def test_it_says_what_it_does(home, served):
     told = served.answers.runs()
     assert [run["name"] for run in told["runs"]] == ["one", "two"]
     assert told["runs"][0]["scores"]["test"] is not None
-    assert served.answers.explain(0, 0, 1, None, None, 5)["part"] in ("train", "val", "test")
+    assert served.answers.explain(Question(node=1), 5)["part"] in ("train", "val", "test")
     assert {path: path.stat().st_mtime_ns for path in (home / "one").rglob("*")} == before  # only read
 
 
@@ -134,7 +135,7 @@ def test_another_graph(home, served, tmp_path):
     told = served.answers.runs()
     assert len(told["runs"]) == 2
     assert told["runs"][0]["scores"] == {}
-    assert served.answers.explain(0, 0, 1, None, None, 5)["part"] is None
+    assert served.answers.explain(Question(node=1), 5)["part"] is None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "example.com", "::"])
@@ -158,11 +159,11 @@ def test_ports(home, served):
         )
         assert "Reading" not in result.output  # known before anything is read
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(serving, "PORT", port)
+            patch.setattr(server, "PORT", port)
             assert call(home / "one").exit_code == 0  # none was asked for: any will do
     assert served.sock[0] == "127.0.0.1"
     assert served.sock[1] != port
-    with serving.listen("127.0.0.1", None) as sock:
+    with server.listen("127.0.0.1", None) as sock:
         assert sock.proto == socket.IPPROTO_TCP  # otherwise every answer waits for 40 ms
 
 
@@ -251,8 +252,8 @@ def test_signals_end_it(number):
     """Here and now: whoever handled them before does so again afterwards."""
     before, told = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)], []
     stop = threading.Timer(0.5, os.kill, (os.getpid(), number))
-    with serving.listen("localhost", None) as sock:
-        serving.serve(
+    with server.listen("localhost", None) as sock:
+        server.serve(
             SimpleNamespace(), sock, lambda: (told.append("ready"), stop.start()), lambda: told.append("ended")
         )
     assert told == ["ready", "ended"]

@@ -167,7 +167,7 @@ def test_the_page_of_results_is_written_as_one_file(tmp_path):
 
 
 def test_text_of_the_results_is_markdown_without_markup(tmp_path):
-    from pprgnn.experiments.figures import Panel, Series
+    from pprgnn.drawing.plot import Line, Plot
     from pprgnn.report import results_page
 
     page = tmp_path / "PAGE.md"
@@ -176,8 +176,8 @@ def test_text_of_the_results_is_markdown_without_markup(tmp_path):
         "| 1<br>2 | [x](javascript:alert(1)) |\n\n"
         "![It says](<kept/figures/a b.png>)\n\n![not there](nowhere.png)\n"
     )
-    panel = Panel("accuracy", "depth", {1.0: "1"}, [Series("GCN", [(1.0, 80.0, 1.0)])])
-    sections = {"graphs": lambda results, pictures: pictures.add("a b", [panel], "It says")}
+    plot = Plot([Line("GCN", [1.0], [80.0], look=1, bars=[1.0])], "depth", "accuracy", ticks={1.0: "1"})
+    sections = {"graphs": lambda results, pictures: pictures.add("a b", [plot], "It says")}
     one = {"graphs": results_page.EXPERIMENTS["graphs"]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results_page, "SECTIONS", sections)
@@ -187,6 +187,6 @@ def test_text_of_the_results_is_markdown_without_markup(tmp_path):
     assert "<td>1<br>2</td>" in text
     assert 'href="javascript' not in text
     assert 'aria-label="It says"' in text
-    assert "var(--red, #d55e00)" in text
+    assert "var(--red, #c95400)" in text
     assert "<em>not there</em>" in text
     assert 'id="a--b"' in text

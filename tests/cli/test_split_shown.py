@@ -70,5 +70,5 @@ def test_a_study_and_the_report_name_them_too():
     assert f"split {USUAL}" in shown
     assert len(kept("seeds")["splits"]) == 1
     found = answer(*open_subjects(["seeds"], 0.1, lambda _: None))
-    assert found.data == "PPI-121 (reconstructed labels)"
+    assert found.subject.data == "PPI-121 (reconstructed labels)"
     assert found.facts[0].startswith(USUAL)

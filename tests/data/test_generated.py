@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from pprgnn.data import generated, store
-from pprgnn.demo import make_chains
 from tests.data.cards import make_card, refused
 
 SMALL = {
@@ -71,14 +70,16 @@ def test_marked_graphs(name, shape):
     assert [int(data.y.max()) for data in dataset] == [0, 1, 2, 0, 1, 0, 1, 2, 0]
 
 
-def test_chains_are_those_of_the_demo():
+def test_chains_are_noisy_classes_on_heads_and_no_part_shares_its_noise():
     dataset = make("chains", seed=4)
     assert len(dataset) == 140
     for part, count in enumerate((20, 20, 100)):
-        expected = make_chains(count, 100, 0.1, 3 * 4 + part)
+        draw, label = torch.Generator().manual_seed(3 * 4 + part), torch.arange(count) % 2
+        x = torch.zeros(count, 100, 2)
+        x[:, 0] = torch.eye(2)[label] + 0.1 * torch.randn(count, 2, generator=draw)
         graphs = [data for data in dataset if data.part == part]
-        assert torch.equal(torch.cat([data.x for data in graphs]), expected.x)
-        assert torch.equal(torch.cat([data.y for data in graphs]), expected.y)
+        assert torch.equal(torch.cat([data.x for data in graphs]), x.flatten(0, 1))
+        assert torch.equal(torch.cat([data.y for data in graphs]), label.repeat_interleave(100))
 
 
 # ---------------------------------------------------------------------------------------------------- block model

@@ -1,21 +1,32 @@
 """Pictures: the same values give the same bytes, and every line can be told apart."""
 
 import struct
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 matplotlib = pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib.figure")
 
-from pprgnn.experiments import figures  # noqa: E402
-from pprgnn.experiments.figures import Panel, Pictures, Series, draw  # noqa: E402
+from pprgnn.drawing import plot as drawing  # noqa: E402
+from pprgnn.drawing.plot import Line, Place, Plot  # noqa: E402
+from pprgnn.experiments.figures import Pictures  # noqa: E402
+from pprgnn.experiments.page_curves import lines  # noqa: E402
+from pprgnn.experiments.summary import Entry  # noqa: E402
 
 TICKS = {0.0: "2", 1.0: "4", 2.0: "∞"}
 
 
-def panel(*names: str, shift: float = 0.0) -> Panel:
-    points = [(0.0, 80.0 + shift, 1.0), (1.0, 81.0, 0.0), (2.0, 82.0, 0.5)]
-    return Panel("accuracy", "depth", TICKS, [Series(name, points, "ours" in name) for name in names], chance=50)
+def plot(*names: str, shift: float = 0.0) -> Plot:
+    y, bars = [80.0 + shift, 81.0, 82.0], [1.0, 0.0, 0.5]
+    found = [Line(name, list(TICKS), y, look, bars=bars) for look, name in enumerate(names)]
+    return Plot(found, "depth", "accuracy", [Place("chance", y=50)], ticks=TICKS)
+
+
+def draw(plots: list[Plot], path: Path) -> None:
+    Pictures(path.parent / "PAGE.md", path.parent).add(path.stem, plots, "")
 
 
 def chunks(png: bytes) -> list[bytes]:
@@ -28,10 +39,10 @@ def chunks(png: bytes) -> list[bytes]:
 
 
 def test_the_same_values_give_the_same_bytes_whatever_the_users_style(tmp_path: Path) -> None:
-    draw([panel("ours", "GCN")], tmp_path / "one.png")
+    draw([plot("ours", "GCN")], tmp_path / "one.png")
     with matplotlib.rc_context({"lines.linewidth": 9.0, "font.size": 30.0, "axes.facecolor": "red"}):
-        draw([panel("ours", "GCN")], tmp_path / "again.png")
-    draw([panel("ours", "GCN", shift=1.0)], tmp_path / "other.png")
+        draw([plot("ours", "GCN")], tmp_path / "again.png")
+    draw([plot("ours", "GCN", shift=1.0)], tmp_path / "other.png")
     one, again, other = ((tmp_path / f"{name}.png").read_bytes() for name in ("one", "again", "other"))
     assert one == again != other
     assert {b"tEXt", b"tIME", b"iTXt"}.isdisjoint(chunks(one))  # neither date nor version
@@ -39,41 +50,43 @@ def test_the_same_values_give_the_same_bytes_whatever_the_users_style(tmp_path: 
 
 
 def test_each_rival_has_a_look_of_its_own_and_ours_are_thicker_but_below() -> None:
-    looks = figures._looks({"ours A": True, "ours B": True, **{f"rival {number}": False for number in range(18)}})
-    assert len({(str(look["color"]), str(look["linestyle"])) for look in looks.values()}) == 20
-    rivals = [look for name, look in looks.items() if name.startswith("rival")]
-    for name in ("ours A", "ours B"):
-        assert all(looks[name]["linewidth"] > 3 * look["linewidth"] for look in rivals)
-        assert all(looks[name]["zorder"] < look["zorder"] for look in rivals)
-        assert looks[name]["color"] not in {look["color"] for look in rivals}
+    names = ["A (ours)", "B (ours)", *(f"rival {number}" for number in range(18))]
+    found = {line.name: line for line in lines({name: {0.0: entry(80.0)} for name in names})}
+    axes = matplotlib.figure.Figure().subplots()
+    for line in found.values():
+        drawing._draw_line(axes, line, Plot([line], "depth", "accuracy"))
+    drawn = {each.get_label(): each[0] for each in axes.containers}
+    looks = {(line.get_color(), *map(str, line._unscaled_dash_pattern)) for line in drawn.values()}
+    assert len(looks) == 20
+    rivals = [line for name, line in drawn.items() if name.startswith("rival")]
+    for name in names[:2]:
+        assert all(drawn[name].get_linewidth() > 3 * line.get_linewidth() for line in rivals)
+        assert all(drawn[name].get_zorder() < line.get_zorder() for line in rivals)
+        assert drawn[name].get_color() not in {line.get_color() for line in rivals}
 
 
-def test_a_line_looks_the_same_in_both_panels_also_when_another_is_missing_in_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn = []
-    fill = figures._fill
+def entry(mean: float) -> Entry:
+    return SimpleNamespace(mean=mean, std=1.0)  # type: ignore[return-value]
 
-    def watched(axes: object, panel: Panel, looks: object) -> None:
-        fill(axes, panel, looks)  # type: ignore[arg-type]
-        drawn.append({each.get_label(): each[0].get_color() for each in axes.containers})  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(figures, "_fill", watched)
-    whole = panel("ours", "GCN", "GAT")
-    partly = Panel("other", "depth", TICKS, [whole.series[0], Series("GCN", []), whole.series[2]])
-    draw([partly, whole], tmp_path / "two.png")
-    assert set(drawn[0]) == {"ours", "GAT"}
-    assert set(drawn[1]) == {"ours", "GCN", "GAT"}
-    assert drawn[0]["GAT"] == drawn[1]["GAT"] != drawn[1]["GCN"]
+def test_a_line_looks_the_same_in_both_panels_also_when_another_is_missing_in_one() -> None:
+    whole = plot("ours", "GCN", "GAT")
+    partly = Plot([whole.lines[0], Line("GCN", [], [], 1), replace(whole.lines[2], look=1)], "depth", "other")
+    figure = matplotlib.figure.Figure()
+    drawing.side_by_side(figure, [whole, partly])
+    drawn = [{each.get_label(): each[0].get_color() for each in axes.containers} for axes in figure.axes]
+    assert set(drawn[0]) == {"ours", "GCN", "GAT"}
+    assert set(drawn[1]) == {"ours", "GAT"}
+    assert drawn[1]["GAT"] == drawn[0]["GAT"] != drawn[0]["GCN"]
 
 
 def test_a_picture_is_named_relative_to_its_page(tmp_path: Path) -> None:
     pictures = Pictures(tmp_path / "docs" / "PAGE.md", tmp_path / "results" / "figures")
-    assert pictures.add("a", [panel("GCN")], "A says") == ["![A says](../results/figures/a.png)"]
+    assert pictures.add("a", [plot("GCN")], "A says") == ["![A says](../results/figures/a.png)"]
     assert (tmp_path / "results" / "figures" / "a.png").is_file()
 
 
 def test_nothing_is_drawn_without_values(tmp_path: Path) -> None:
-    empty = Panel("accuracy", "depth", TICKS, [Series("GCN", [])])
+    empty = Plot([Line("GCN", [], [])], "depth", "accuracy", ticks=TICKS)
     assert Pictures(tmp_path / "PAGE.md", tmp_path).add("a", [empty], "A") == []
     assert list(tmp_path.iterdir()) == []

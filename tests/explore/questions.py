@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pprgnn.explore.answers import Answers
+from pprgnn.explore.answers import Answers, Question
 from pprgnn.explore.run_view import Opened
 
 PORT = 8471
@@ -18,7 +18,7 @@ def answers(model, dataset, run=None, name="toy"):
 
 
 def explain(found, node=None, *, graph=0, target=None, limit=1000, run=0):
-    return found.explain(run, graph, node, None, target, limit)
+    return found.explain(Question(run, graph, node, None, target), limit)
 
 
 @dataclass

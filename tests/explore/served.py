@@ -67,8 +67,7 @@ def served(*runs: Path) -> Iterator[Any]:
     from pprgnn.cli.explore import _opened
     from pprgnn.cli.options import NewGraph
     from pprgnn.explore.answers import Answers
-    from pprgnn.explore.server import build_app
-    from pprgnn.explore.serving import listen, url_of
+    from pprgnn.explore.server import build_app, listen, url_of
 
     opened, problems = _opened(runs, NewGraph())
     with listen("127.0.0.1", None) as sock:

@@ -9,9 +9,8 @@ import torch
 
 from pprgnn.data.errors import DataError
 from pprgnn.data.own.tables import from_tables
-from pprgnn.explore.answers import Answers
-from pprgnn.explore.errors import NotThereError
-from pprgnn.explore.names import Names
+from pprgnn.explore.answers import Answers, Question
+from pprgnn.explore.dataset_view import Names, NotThereError
 from pprgnn.explore.picture import chosen_nodes, edges_among
 from pprgnn.explore.run_view import Opened, offered_depths
 from pprgnn.training.config import Config
@@ -126,7 +125,7 @@ def test_several_runs_and_one_that_does_not_fit(tmp_path):
     assert [(run["index"], run["name"]) for run in told["runs"]] == [(0, "one"), (1, "gcn")]
     assert told["problems"][0] == "a: b."
     assert told["problems"][1].startswith(f"{tmp_path / 'wide'}: This model reads 7 features per node")
-    assert found.explain(1, 0, 5, None, None, 10)["by_depth"][0]["depth"] is None
+    assert found.explain(Question(1, 0, 5), 10)["by_depth"][0]["depth"] is None
     with pytest.raises(DataError, match="reads 7 features"):
         Answers(opened[1:2], [], lambda text: None)
 
@@ -187,7 +186,7 @@ def test_many_names_are_searched_fast():
 
 # --------------------------------------------------------------------------------------------------- explanations
 def test_an_explanation_in_full(friends):
-    answer = friends.explain(0, 0, None, "zoë", None, 150)
+    answer = friends.explain(Question(name="zoë"), 150)
     assert json.loads(json.dumps(answer, allow_nan=False)) == answer
     assert (answer["run"], answer["graph"], answer["node"], answer["name"], answer["part"]) == (
         0,
@@ -274,7 +273,7 @@ def test_features():
     model, usual = (untrained(dataset, "hidden=6") for _ in range(2))
     found = answers(model, dataset)
     before = explain(found, 3)
-    told = found.features(0, 0, 3, None, 1)
+    told = found.features(Question(node=3, target=1))
     wanted = explain_features(usual, dataset, 3, target=1)
     assert [each["name"] for each in told["features"]] == [each.name for each in wanted.features]
     for one, other in zip(told["features"], wanted.features, strict=True):
@@ -353,7 +352,7 @@ def test_equilibria_have_a_slider_too():
 )
 def test_what_is_not_there_is_told(karate, question, kind, sentence):
     with pytest.raises(kind) as caught:
-        karate.explain(*question)
+        karate.explain(Question(*question[:-1]), question[-1])
     assert str(caught.value) == sentence
 
 

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from pprgnn.explore import guard, server
+from pprgnn.explore.answers import Question
 from pprgnn.explore.server import STATIC, build_app
 
 from ..problems import ZOO
@@ -49,7 +50,7 @@ def test_questions(app, found):
     assert (answer["node"], answer["decision"]["target"], len(answer["nodes"])) == (5, 1, 4)
     assert ask(app, "/api/explain?name=5&target=1&limit=4").json() | {"seconds": 0} == answer | {"seconds": 0}
     assert ask(app, "/api/explain?node=5", method="HEAD").status == 200
-    assert ask(app, "/api/features?node=5&target=1").json() == found.features(0, 0, 5, None, 1)
+    assert ask(app, "/api/features?node=5&target=1").json() == found.features(Question(node=5, target=1))
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import torch
 
 from pprgnn.core.depth import Fixed
 from pprgnn.explore import graph_view
+from pprgnn.explore.answers import Question
 from pprgnn.explore.linear import LinearGraph, is_linear
 from pprgnn.explore.local import LocalGraph
-from pprgnn.explore.whole import WholeGraph
+from pprgnn.explore.traced import WholeGraph
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.explain import explain_node
 from pprgnn.training.model import forward
@@ -186,7 +187,7 @@ def test_what_was_not_followed_is_told(monkeypatch):
     largest = {each.node for each in wanted.influential[:20]}
     assert len(followed & largest) > 15  # those that matter
     assert answer["partial"] is True
-    whole = found.explain(0, 0, 7, None, None, 300, all_nodes=True)
+    whole = found.explain(Question(node=7), 300, all_nodes=True)
     assert (whole["exact"], whole["partial"], whole["left_out"]) == (True, False, "")
     assert whole["decision"]["rest"] == pytest.approx(0.0, abs=1e-4 * decision["score"])
     for each in whole["nodes"]:
@@ -210,7 +211,7 @@ def test_terms_that_do_not_fit_are_told(monkeypatch):
     from pprgnn.explore import run_view
 
     dataset = of_graph(ZOO["karate"])
-    monkeypatch.setattr(run_view, "_plan", lambda *_: (3, False))
+    monkeypatch.setattr(run_view, "plan_terms", lambda *_: (3, False))
     whole = explain(answers(untrained(dataset, *USUAL), dataset), 0)
     assert whole["exact"] is False
     assert whole["left_out"].startswith("Memory allows 3 of ")

@@ -6,8 +6,7 @@ import math
 import torch
 
 from pprgnn.data.split import Split
-from pprgnn.report.measured import keep_measurements
-from pprgnn.report.measured.kept import fingerprint
+from pprgnn.report.measured.kept import fingerprint, keep_measurements
 from pprgnn.report.measured.results import (
     Baseline,
     ClassScores,

@@ -5,10 +5,11 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from pprgnn.report import measured
+from pprgnn.data.wording import percent
 from pprgnn.report.curves import training_curves
+from pprgnn.report.measured import measure as measuring
+from pprgnn.report.measured.kept import fingerprint
 from pprgnn.report.subject import open_subjects
-from pprgnn.report.wording import percent
 from pprgnn.training.run import Run
 from pprgnn.training.train import train
 from pprgnn.training.view import PlainLines
@@ -36,9 +37,9 @@ class Kept(PlainLines):
 @pytest.mark.parametrize("settings", [[], ["input_dropout=0.1"]], ids=["shared", "own pass"])
 def test_the_best_epoch_is_the_same_everywhere(tmp_path, monkeypatch, settings):
     def measure(run, seconds, announce):
-        return made_up.bare(fingerprint=measured.kept.fingerprint(run.model_path))
+        return made_up.bare(fingerprint=fingerprint(run.model_path))
 
-    monkeypatch.setattr(measured, "measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
     dataset, lines = one_graph(nodes=80, edges=160), Kept()
     config = quick("epochs=30", "lr=0.05", "tol=1e-7", "eval_tol=1e-7", *settings)
     summary = train(

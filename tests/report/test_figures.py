@@ -1,31 +1,23 @@
-"""Drawings: they are SVG in the colours of the page, the same for the same values, and what they say is true."""
+"""What figures say is true."""
 
-import re
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import pytest
 
-matplotlib = pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib")
 
-from pprgnn.report import svg  # noqa: E402
-from pprgnn.report.answer import layers  # noqa: E402
-from pprgnn.report.certificate import convergence, truncation  # noqa: E402
-from pprgnn.report.classes import EACH_END, classes  # noqa: E402
-from pprgnn.report.cost import cost  # noqa: E402
-from pprgnn.report.curves import depth_over_epochs, training_curves  # noqa: E402
-from pprgnn.report.decay import decay  # noqa: E402
-from pprgnn.report.distance import reach, smoothing  # noqa: E402
-from pprgnn.report.features import DRAWN, features  # noqa: E402
-from pprgnn.report.measured.results import Missing  # noqa: E402
-from pprgnn.report.plot import Line, Place, Plot  # noqa: E402
-from pprgnn.report.scores import against_others, folds  # noqa: E402
-from pprgnn.report.shown import Section, Shown, Table  # noqa: E402
-from pprgnn.report.subject import open_subjects  # noqa: E402
+from pprgnn.drawing import canvas
+from pprgnn.report.classes import DRAWN, EACH_END, classes, features
+from pprgnn.report.curves import depth_over_epochs, training_curves, weight_curves
+from pprgnn.report.depth import convergence, cost, layers, truncation
+from pprgnn.report.distance import decay, reach, smoothing
+from pprgnn.report.measured.results import Missing
+from pprgnn.report.scores import against_others, folds
+from pprgnn.report.shown import Section, Shown, Table
+from pprgnn.report.subject import open_subjects
 
-from . import made_up  # noqa: E402
-
-NAMES = re.compile(r'\bid="([^"]+)"')
+from ..drawing.test_plot import texts
+from . import made_up
 
 
 @pytest.fixture(scope="module")
@@ -44,66 +36,10 @@ def measuring(subject, **changes):
     return replace(subject, measured=replace(subject.measured, **changes))
 
 
-def line(**changes):
-    return Line("a", [1.0, 2.0, 3.0], [1.0, 3.0, 2.0], **changes)
-
-
-def texts(drawing):
-    return "|".join(each.text or "" for each in ElementTree.fromstring(drawing).iter(f"{{{svg.SVG}}}text"))
-
-
 @pytest.fixture
 def undrawn(monkeypatch):
     """What is said is there without drawing."""
-    monkeypatch.setattr(svg, "draw", lambda name, says, size, fill: f"<svg>{says}</svg>")
-
-
-# ------------------------------------------------------------------------------------------------------- drawings
-def test_colours_are_those_of_the_page_and_text_stays_text():
-    drawing = Plot([line(), line(look=1)], "epoch", "loss", [Place("here", x=2.0)]).svg("one", "It says so.")
-    root = ElementTree.fromstring(drawing)
-    assert root.attrib["role"] == "img"
-    assert root.attrib["aria-label"] == "It says so."
-    assert {"epoch", "loss", "here"} <= set(texts(drawing).split("|"))
-    for variable, colour in (("blue", svg.BLUE), ("red", svg.RED), ("soft", svg.SOFT), ("ink", svg.INK)):
-        assert f"var(--{variable}, {colour})" in drawing
-    assert not re.search(r"(?<!, )#[0-9a-f]{6}\b", drawing.replace("xmlns", ""))  # no colour of its own
-    assert "font-family" not in drawing
-    assert "<style" not in drawing
-
-
-def test_drawings_on_one_page_share_no_id_and_every_reference_is_theirs():
-    one, other = (Plot([line(marked=True)], "epoch", "loss").svg(name, "") for name in ("one", "other"))
-    assert set(NAMES.findall(one)).isdisjoint(NAMES.findall(other))
-    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', one))
-    assert used == set(NAMES.findall(one))
-    assert used
-
-
-def test_the_same_values_give_the_same_bytes_whatever_the_users_style():
-    plot = Plot([line()], "epoch", "loss")
-    one = plot.svg("one", "")
-    with matplotlib.rc_context({"lines.linewidth": 9.0, "font.size": 30.0, "axes.facecolor": "red"}):
-        assert plot.svg("one", "") == one
-    assert Plot([line(strong=True)], "epoch", "loss").svg("one", "") != one
-
-
-def test_names_of_others_are_neither_markup_nor_mathematics():
-    drawing = Plot([line(), Line("<b>&\x07 $x_1^", [1.0], [1.0])], "epoch", "日本").svg("one", "<i>")
-    assert "<b>&· $x_1^" in texts(drawing)
-    assert "日本" in texts(drawing)
-    assert "&lt;i&gt;" in drawing
-
-
-@pytest.mark.parametrize("y", [[float("nan")] * 3, [None, 2.0, None], [0.0, 0.0, 0.0]])
-@pytest.mark.parametrize("log", [True, False])
-def test_values_that_are_not_there_are_gaps(y, log):
-    drawing = Plot([Line("a", [1.0, 2.0, 3.0], y), line()], "epoch", "loss", log_y=log).svg("one", "")
-    assert "nan" not in drawing.lower()
-
-
-def test_one_epoch_has_one_tick():
-    assert "|5|" in f"|{texts(Plot([Line('a', [5.0], [1.0])], 'epoch', 'loss').svg('one', ''))}|"
+    monkeypatch.setattr(canvas, "svg", lambda name, says, size, fill: f"<svg>{says}</svg>")
 
 
 # ------------------------------------------------------------------------------------------------------- readings
@@ -152,7 +88,7 @@ def test_readings_of_the_other_figures_are_computed(subject, undrawn):
 
 
 def test_training_tells_its_best_epoch_and_its_depths(subject, undrawn):
-    said = {each.name: each for each in training_curves([subject])}
+    said = {each.name: each for part in (training_curves, weight_curves) for each in part([subject])}
     assert list(said) == ["loss", "metric", "rate", "weights"]
     assert "Epoch 30 of 40 was kept, at 77.0 %" in said["metric"].reading
     assert said["rate"].reading == "It stayed at 0.01."
@@ -162,9 +98,8 @@ def test_training_tells_its_best_epoch_and_its_depths(subject, undrawn):
 
 def test_a_learned_rate_has_a_figure_of_its_own(subject, undrawn):
     learned = [record | {"eps": [0.25 - 0.005 * record["epoch"]]} for record in subject.records]
-    assert training_curves([replace(subject, records=learned)])[-1].reading.startswith(
-        "ε was learned: from 0.245 to"
-    )
+    last = weight_curves([replace(subject, records=learned)])[-1]
+    assert last.reading.startswith("ε was learned: from 0.245 to")
 
 
 def test_runs_from_before_the_norm_was_kept_say_so(subject, undrawn):
@@ -172,7 +107,7 @@ def test_runs_from_before_the_norm_was_kept_say_so(subject, undrawn):
         {key: value for key, value in each.items() if key not in ("weight_norm", "eps")}
         for each in subject.records
     ]
-    assert "before ‖W‖₂ was kept" in training_curves([replace(subject, records=old)])[-1].missing
+    assert "before ‖W‖₂ was kept" in weight_curves([replace(subject, records=old)])[-1].missing
 
 
 def test_the_result_stands_beside_others(subject, undrawn):

@@ -13,9 +13,11 @@ import torch
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.report.measured import all_parts, cost, keep_measurements, kept_measurements, measure
+from pprgnn.report.measured import cost
+from pprgnn.report.measured import measure as measuring
 from pprgnn.report.measured.features import LISTED
-from pprgnn.report.measured.kept import FORMAT
+from pprgnn.report.measured.kept import FORMAT, keep_measurements, kept_measurements
+from pprgnn.report.measured.measure import measure
 from pprgnn.report.measured.results import Baseline, Measurements, Missing
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
@@ -163,8 +165,8 @@ def test_what_does_not_fit_into_its_share_takes_the_time_of_less_important_parts
     def taken_by(name: str, part: Any, share: float) -> Any:
         return part if share == 0 else five_minutes if name == "reach" else six_seconds
 
-    parts = [(name, taken_by(name, part, share), phrase, share) for name, part, phrase, share in all_parts.PARTS]
-    monkeypatch.setattr(all_parts, "PARTS", tuple(parts))
+    parts = [(name, taken_by(name, part, share), phrase, share) for name, part, phrase, share in measuring.PARTS]
+    monkeypatch.setattr(measuring, "PARTS", tuple(parts))
     found = measure(usual[0], seconds=10)
     assert found.convergence == Missing("done")  # its share alone would have been 2.1 s
     assert isinstance(found.reach, Missing)

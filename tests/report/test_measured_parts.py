@@ -25,7 +25,7 @@ from pprgnn.report.measured.classes import classes
 from pprgnn.report.measured.convergence import convergence, layer_convergence
 from pprgnn.report.measured.cost import cost
 from pprgnn.report.measured.decay import decay
-from pprgnn.report.measured.reach import WEIGHTLESS, reach
+from pprgnn.report.measured.reach import WEIGHTLESS, influences, reach
 from pprgnn.report.measured.results import (
     ClassScores,
     Convergence,
@@ -37,7 +37,7 @@ from pprgnn.report.measured.results import (
 )
 from pprgnn.report.measured.smoothing import energy, mean_distance, smoothing
 from pprgnn.report.measured.solves import Passes, Solve
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.report.measured.truncation import (
     arriving_gradients,
     chosen_terms,
@@ -58,9 +58,9 @@ def plenty() -> Allowance:
     return Allowance(60.0, 60.0, Run("somewhere").folder)
 
 
-def opened(folder: Any, dataset: GraphDataset, *chosen: str) -> Subject:
+def opened(folder: Any, dataset: GraphDataset, *chosen: str) -> TrainedRun:
     train(quick("epochs=6", *chosen), dataset=dataset, split=divided(dataset), folder=folder)
-    return Subject.open(Run.open(folder))
+    return TrainedRun(Run.open(folder))
 
 
 def line_graph(nodes: int = 24) -> GraphDataset:
@@ -74,14 +74,14 @@ def line_graph(nodes: int = 24) -> GraphDataset:
 
 
 @pytest.fixture(scope="module")
-def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
+def subject(tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
     """Two layers, tanh, a rate for each channel, no self-loops."""
     chosen = ("layers=2", "activation=tanh", "learn_eps=channel", "eps=0.3", "self_loops=false", "hidden=6")
     return opened(tmp_path_factory.mktemp("runs") / "line", line_graph(), *chosen)
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Subject:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
     """One layer, ReLU, one rate, self-loops: the usual network."""
     return opened(tmp_path_factory.mktemp("runs") / "plain", one_graph(20, 3), "eps=0.5", "hidden=8")
 
@@ -134,7 +134,7 @@ def test_errors_are_those_of_dense_matrices_and_never_above_the_certificate(prob
     assert found.errors[-1] <= 4 * found.rounding
 
 
-def test_every_depth_up_to_rounding_is_there_and_the_chosen_one_keeps_its_promise(subject: Subject) -> None:
+def test_every_depth_up_to_rounding_is_there_and_the_chosen_one_keeps_its_promise(subject: TrainedRun) -> None:
     found = convergence(subject, plenty())
     assert isinstance(found, list)
     assert [each.layer for each in found] == [name for name, _ in infinite_layers(subject.model.network)]
@@ -193,7 +193,7 @@ def test_rounding_is_what_rounding_does_to_the_state_however_bad_that_is() -> No
     assert negative(-40.0).rounding > 0.5  # steps up to 40 times as large, some eighty of them
 
 
-def test_a_short_time_gives_fewer_depths_and_none_gives_a_sentence(plain: Subject) -> None:
+def test_a_short_time_gives_fewer_depths_and_none_gives_a_sentence(plain: TrainedRun) -> None:
     solve = plain.solves[0]
     slow = Solve(solve.name, solve.layer, solve.given, solve.depth, solve.status, solve.tol)
     slow.__dict__["step_seconds"] = 0.01  # as on a large graph
@@ -219,7 +219,7 @@ def test_states_that_overflow_are_missing() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- decay
-def test_decay_is_the_product_of_the_rates(subject: Subject) -> None:
+def test_decay_is_the_product_of_the_rates(subject: TrainedRun) -> None:
     found = decay(subject, plenty())
     assert isinstance(found, list)
     for each, (_, layer) in zip(found, infinite_layers(subject.model.network), strict=True):
@@ -269,7 +269,7 @@ def test_the_bound_is_the_sum_over_the_terms_left_out() -> None:
     assert left_out(bounds, 4, 3) == 0.0
 
 
-def test_the_gradient_that_arrives_is_that_of_the_training_loss(plain: Subject, subject: Subject) -> None:
+def test_the_gradient_that_arrives_is_that_of_the_training_loss(plain: TrainedRun, subject: TrainedRun) -> None:
     (arriving,) = arriving_gradients(plain, plain.solves).values()
     network, (solve,) = plain.model.network, plain.solves
     state = Passes(solve.problem).state(solve.depth).float().requires_grad_()
@@ -292,7 +292,7 @@ def usual_matrix(dataset: GraphDataset) -> Tensor:
     return reference.dense_adjacency(data.edge_index, data.get("edge_weight"), data.num_nodes, "sym", True)
 
 
-def test_shares_by_hop_are_those_of_single_explanations_and_of_powers_of_the_matrix(subject: Subject) -> None:
+def test_shares_by_hop_are_those_of_single_explanations_and_of_powers_of_the_matrix(subject: TrainedRun) -> None:
     found = reach(subject, plenty())
     assert isinstance(found, Reach)
     a, nodes = usual_matrix(subject.dataset), subject.masks["test"].nonzero().flatten().tolist()
@@ -332,8 +332,8 @@ def test_what_follows_from_the_graph_alone_are_rows_of_the_matrix_along_the_mess
     adj = graph.adjacency(add_self_loops=True)
     a, nodes = adj.to_dense(), torch.eye(6).double()
     eighth, forever = torch.linalg.matrix_power(a, 8), torch.linalg.inv(nodes - 0.9 * a)
-    assert torch.allclose(WEIGHTLESS["GCN, 8 layers"](adj, nodes).t(), eighth)
-    found = WEIGHTLESS["IGNN (fixed point, rate 0.9)"](adj, nodes).t()
+    assert torch.allclose(influences(WEIGHTLESS["GCN, 8 layers"], adj, nodes).t(), eighth)
+    found = influences(WEIGHTLESS["IGNN (fixed point, rate 0.9)"], adj, nodes).t()
     assert float((found - forever).abs().max()) < 2e-4 * float(forever.max())
 
 
@@ -386,7 +386,7 @@ def test_energy_and_distance_are_those_of_all_edges_and_all_pairs() -> None:
     assert energy(row, torch.ones(7, 2)) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_states_at_each_depth_are_those_of_the_finite_network(subject: Subject) -> None:
+def test_states_at_each_depth_are_those_of_the_finite_network(subject: TrainedRun) -> None:
     found = smoothing(subject, plenty())
     assert isinstance(found, Smoothing)
     assert found.depths == [0, 1, 2, 4, 8, 16, 32, 64, 128]
@@ -414,7 +414,7 @@ def test_states_at_each_depth_are_those_of_the_finite_network(subject: Subject) 
 
 
 # ----------------------------------------------------------------------------------------------------------- cost
-def test_ours_keeps_as_many_states_as_terms_and_plain_autograd_more_with_every_step(plain: Subject) -> None:
+def test_ours_keeps_as_many_states_as_terms_and_plain_autograd_more_with_every_step(plain: TrainedRun) -> None:
     found = cost(plain, plenty())
     assert isinstance(found, Cost)
     state = plain.solves[0].given.b.numel() * 4
@@ -428,14 +428,14 @@ def test_ours_keeps_as_many_states_as_terms_and_plain_autograd_more_with_every_s
     assert found.threads == torch.get_num_threads()
 
 
-def test_a_short_time_stops_within_the_part(plain: Subject) -> None:
+def test_a_short_time_stops_within_the_part(plain: TrainedRun) -> None:
     found = cost(plain, Allowance(0.02, 30.0, Run("R").folder))
     assert isinstance(found, Missing) or found.depths == [1, 2, 4, 8, 16, 32, 64, 128][: len(found.depths)]
     assert isinstance(cost(plain, Allowance(0.0, 30.0, Run("R").folder)), Missing)
 
 
 # ------------------------------------------------------------------------------------------- classes and baselines
-def test_scores_by_class_are_counted(plain: Subject) -> None:
+def test_scores_by_class_are_counted(plain: TrainedRun) -> None:
     found = classes(plain, plenty())
     y, predicted = plain.y.tolist(), plain.logits.argmax(1).tolist()
     assert found.part == "test"
@@ -482,7 +482,7 @@ def test_one_column_of_logits_is_that_of_the_second_class() -> None:
     assert (found.confusion, found.part) == ([[1, 1], [0, 1]], "val")
 
 
-def test_baselines_are_scored_on_the_same_part(plain: Subject) -> None:
+def test_baselines_are_scored_on_the_same_part(plain: TrainedRun) -> None:
     found = {each.name: each for each in baselines(plain, plenty())}
     y, train_rows, test_rows = plain.dataset.labels(), plain.masks["train"], plain.masks["test"]
     common = int(torch.bincount(y[train_rows], minlength=3).argmax())
@@ -499,7 +499,7 @@ def test_baselines_are_scored_on_the_same_part(plain: Subject) -> None:
     assert all(each.measured for each in found.values())  # nobody published anything about this graph
 
 
-def test_the_paper_is_quoted_with_its_protocol(plain: Subject) -> None:
+def test_the_paper_is_quoted_with_its_protocol(plain: TrainedRun) -> None:
     def quoted(name: str, protocol: str, metric: str = "accuracy") -> dict[str, Any]:
         asked: Any = SimpleNamespace(
             run=SimpleNamespace(folder=Run("nowhere").folder),
@@ -522,7 +522,7 @@ def test_the_paper_is_quoted_with_its_protocol(plain: Subject) -> None:
     assert "structure-free baseline, Errica et al. 2020" in quoted("PROTEINS", "honest")
 
 
-def test_a_truncation_of_few_points_is_cut_from_the_same_curve(plain: Subject) -> None:
+def test_a_truncation_of_few_points_is_cut_from_the_same_curve(plain: TrainedRun) -> None:
     solve, (arriving,) = plain.solves[0], arriving_gradients(plain, plain.solves).values()
     whole = layer_truncation(solve, arriving, plenty())
     assert isinstance(whole, Truncation)

@@ -10,7 +10,9 @@ pytest.importorskip("jinja2")
 
 import pprgnn.report as report
 from pprgnn.data.errors import DataError
-from pprgnn.report import measured, write_report
+from pprgnn.report import subject, write_report
+from pprgnn.report.measured import kept
+from pprgnn.report.measured import measure as measuring_room
 from pprgnn.report.measured.results import Missing
 
 from . import made_up
@@ -29,10 +31,10 @@ def measuring(monkeypatch):
     def measure(run, seconds, announce):
         announce("error against depth")
         asked.append((run.folder.name, seconds))
-        fingerprint = measured.kept.fingerprint(run.model_path)
+        fingerprint = kept.fingerprint(run.model_path)
         return made_up.bare(fingerprint=fingerprint, machine=f"machine {len(asked)}")
 
-    monkeypatch.setattr(measured, "measure", measure)
+    monkeypatch.setattr(measuring_room, "measure", measure)
     return asked
 
 
@@ -53,9 +55,9 @@ def test_what_was_measured_is_not_measured_again(run, tmp_path, measuring):
 def test_what_had_no_time_is_measured_when_there_is_more(run, tmp_path, measuring):
     def write(seconds, convergence):
         found = made_up.bare(
-            fingerprint=measured.kept.fingerprint(run / "model.safetensors"), allowed=20.0, convergence=convergence
+            fingerprint=kept.fingerprint(run / "model.safetensors"), allowed=20.0, convergence=convergence
         )
-        measured.keep_measurements(measured.kept.Run.open(run), found)
+        kept.keep_measurements(kept.Run.open(run), found)
         measuring.clear()
         write_report([run], tmp_path / "page.html", seconds=seconds)
         return len(measuring)
@@ -74,9 +76,9 @@ def test_of_a_study_the_first_run_is_measured(tmp_path, measuring):
 
 def test_a_run_that_may_only_be_read_is_reported_all_the_same(run, tmp_path, measuring, monkeypatch):
     def refused(run, found):
-        raise measured.kept.TrainingError("measurements.json cannot be written.")
+        raise kept.TrainingError("measurements.json cannot be written.")
 
-    monkeypatch.setattr(measured, "keep_measurements", refused)
+    monkeypatch.setattr(subject, "keep_measurements", refused)
     told = []
     write_report([run], tmp_path / "page.html", announce=told.append, again=True)
     assert any("Not kept for the next time" in text for text in told)

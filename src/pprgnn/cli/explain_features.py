@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from pprgnn.cli.commands import Explain
-from pprgnn.cli.output import cut, percent, show_hint, show_json, show_labelled, show_table
+from pprgnn.cli.output import cut, show_hint, show_json, show_labelled, show_table
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.wording import percent
 from pprgnn.training.explain import check_system
 from pprgnn.training.explain_features import (
     FeatureExplanation,

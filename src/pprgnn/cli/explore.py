@@ -18,7 +18,7 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.split import fingerprint
 from pprgnn.data.wording import counted
-from pprgnn.explore import serving
+from pprgnn.explore import server
 from pprgnn.explore.answers import Answers
 from pprgnn.explore.run_view import Opened
 from pprgnn.training.build import digest
@@ -40,9 +40,9 @@ def explore(options: Explore) -> None:
             f"The explorer needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
             f"installed; run `pip install 'pprgnn[explore]'`."
         )
-    with serving.listen(options.host, options.port) as sock:
+    with server.listen(options.host, options.port) as sock:
         opened, problems = _opened(options.runs, options.new)
-        answers, url = Answers(opened, problems, _say), serving.url_of(sock)
+        answers, url = Answers(opened, problems, _say), server.url_of(sock)
 
         def ready() -> None:
             _end_line()
@@ -51,7 +51,7 @@ def explore(options: Explore) -> None:
             if options.open_page:
                 webbrowser.open(url)
 
-        serving.serve(answers, sock, ready, lambda: typer.echo("Stopped."), debug=bool(os.environ.get(DEBUG)))
+        server.serve(answers, sock, ready, lambda: typer.echo("Stopped."), debug=bool(os.environ.get(DEBUG)))
 
 
 # --------------------------------------------------------------------------------------------------------- opening

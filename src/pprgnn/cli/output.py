@@ -65,8 +65,3 @@ def settings_lines(values: Iterable[tuple[Setting, Any]], **titles: str) -> list
 def cut(text: str) -> str:
     """What fits into a column."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def percent(share: float) -> str:
-    """A share of 1."""
-    return f"{100 * share:.1f} %"

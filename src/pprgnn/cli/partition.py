@@ -175,7 +175,7 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
         lines += ["", *aligned(_simulated(found["simulated"]))]
     timed, threads = len(step["timed_parts"]), step["threads"]
     note = (
-        f"Computing times are measured here, with {threads} thread{'s' * (threads > 1)}, on the {timed} heaviest "
+        f"Computing times are measured here, with {counted(threads, 'thread')}, on the {timed} heaviest "
         f"parts, and scaled by work for the others; communication is latency · peers + bytes / bandwidth."
     )
     return [*lines, "", styled(paragraph("", note, width()), dim=True)]

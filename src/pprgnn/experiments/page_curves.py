@@ -8,16 +8,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pprgnn.drawing import canvas
+from pprgnn.drawing.plot import THIN, Line, Place, Plot
 from pprgnn.experiments import paper
 from pprgnn.experiments.amazon import DEPTHS, FRACTIONS, LABELS, METRIC
 from pprgnn.experiments.depth import INFINITE
 from pprgnn.experiments.experiment import OURS
-from pprgnn.experiments.figures import Panel, Pictures, Series
+from pprgnn.experiments.figures import Pictures
 from pprgnn.experiments.standing import ABOUT, standing
 from pprgnn.experiments.summary import Entry, Results
 from pprgnn.experiments.tables import NOTHING, failures, percent, table, title
 
 Rows = Mapping[str, Mapping[float, Entry]]  # by name, then by place on the axis
+OUR_WIDTH = 5.0
 PROTOCOLS = {
     "paper": "Paper's protocol (optimistic: the test nodes chose the epoch, the number of labels is known)",
     "honest": "Honest protocol",
@@ -32,16 +35,17 @@ def amazon(results: Results, pictures: Pictures) -> list[str]:
     for data, (protocol, heading) in itertools.product(results.data, PROTOCOLS.items()):
         metrics = (METRIC[protocol], METRIC[protocol].replace("micro", "macro"))
         tables = {metric: _at_fractions(results, data, protocol, metric, list(ticks)) for metric in metrics}
-        panels = [
-            Panel(f"{metric} in percent", "labels that train", ticks, series(rows))
+        plots = [
+            Plot(lines(rows), "labels that train", f"{metric} in percent", ticks=ticks)
             for metric, rows in tables.items()
         ]
         hops, deep = _at_depths(results, data, protocol, metrics[0])
-        panels.append(Panel(f"{metrics[0]} at {ticks[min(ticks)]} of the labels", "hops", hops, series(deep)))
+        above = f"{metrics[0]} at {ticks[min(ticks)]} of the labels"
+        plots.append(Plot(lines(deep), "hops", above, ticks=hops))
         blocks += [f"### {data}. {heading}"]
         blocks += pictures.add(
             f"{data.lower()}-{protocol}",
-            panels,
+            plots,
             f"{data}: F1 against the share of labels and the number of hops, {protocol} protocol",
         )
         for metric, rows in tables.items():
@@ -94,8 +98,8 @@ def depth(results: Results, pictures: Pictures) -> list[str]:
             if system == "appnp":
                 row[end] = results.entry(data, "ppnp", at={"depth": INFINITE})
             rows[title(system, variant)] = row
-    panel = Panel(f"Test accuracy on {data} in percent", "depth", ticks, series(rows))
-    picture = pictures.add("depth", [panel], f"Test accuracy on {data} against depth")
+    plot = Plot(lines(rows), "depth", f"Test accuracy on {data} in percent", ticks=ticks)
+    picture = pictures.add("depth", [plot], f"Test accuracy on {data} against depth")
     return [*picture, value_table("system \\ depth", rows, ticks), failures(results)]
 
 
@@ -110,8 +114,9 @@ def chains(results: Results, pictures: Pictures) -> list[str]:
         }
         for system, variant in results.systems
     }
-    panel = Panel("Test accuracy in percent", "nodes of a chain", ticks, series(rows), chance=50)
-    picture = pictures.add("chains", [panel], "Test accuracy against the length of chains")
+    chance = Place("chance", y=50.0, below=True)
+    plot = Plot(lines(rows), "nodes of a chain", "Test accuracy in percent", [chance], ticks=ticks)
+    picture = pictures.add("chains", [plot], "Test accuracy against the length of chains")
     return [*picture, value_table("system \\ length", rows, ticks), failures(results)]
 
 
@@ -121,13 +126,18 @@ def places(results: Results, name: str) -> list[Any]:
     return list(dict.fromkeys(json.loads(group[4])[name] for group in results.groups))
 
 
-def series(rows: Rows) -> list[Series]:
-    """The lines of a figure."""
-    lines = []
+def lines(rows: Rows) -> list[Line]:
+    """The lines of a figure; ours are thick, and the only ones in their colour."""
+    colours = len(canvas.SERIES)
+    ours, others = itertools.count(0, colours), (look for look in itertools.count() if look % colours)
+    found = []
     for name, row in rows.items():
+        is_ours = "(ours)" in name
         values = [(place, entry.mean, entry.std or 0.0) for place, entry in row.items() if entry.mean is not None]
-        lines.append(Series(name.replace("*", ""), values, ours="(ours)" in name))
-    return lines
+        x, y, bars = ([each[i] for each in values] for i in range(3))
+        look, width = (next(ours), OUR_WIDTH) if is_ours else (next(others), THIN)
+        found.append(Line(name.replace("*", ""), x, y, look, width, bars=bars))
+    return found
 
 
 def value_table(corner: str, rows: Rows, ticks: Mapping[float, str], *more: Sequence[str]) -> str:

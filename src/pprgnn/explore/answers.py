@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -12,22 +13,32 @@ from torch import Tensor
 
 from pprgnn import __version__
 from pprgnn.data.errors import DataError
-from pprgnn.explore.errors import NotThereError
+from pprgnn.explore.dataset_view import DatasetView, NotThereError
 from pprgnn.explore.graph_view import GraphView
-from pprgnn.explore.known import Known
-from pprgnn.explore.picture import chosen_nodes, edges_among, largest
-from pprgnn.explore.run_view import Opened, RunView, Say
+from pprgnn.explore.picture import by_hop, chosen_nodes, edges_among, largest
+from pprgnn.explore.run_view import Opened, RunView
 from pprgnn.explore.suggestions import suggestions
 from pprgnn.explore.traced import Traced
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.explain import MOST_OF_IT
 from pprgnn.training.explain_features import explain_features
+from pprgnn.training.listener import Announce
 
 MOST_CLASSES = 20
 LIMIT = 150  # nodes that the page draws
 FEATURES = 12  # that the page lists
 KEPT = 50  # explanations that are not found again
 CLASS = "class:"
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which decision is asked about, and for which class instead of the predicted one."""
+
+    run: int = 0
+    graph: int = 0
+    node: int | None = None
+    name: str | None = None
+    target: int | None = None
 
 
 class Answers:
@@ -39,8 +50,8 @@ class Answers:
         say: Is told what is being prepared.
     """
 
-    def __init__(self, opened: Sequence[Opened], problems: Sequence[str], say: Say) -> None:
-        self.known = Known(opened[0].dataset)
+    def __init__(self, opened: Sequence[Opened], problems: Sequence[str], say: Announce) -> None:
+        self.known = DatasetView(opened[0].dataset)
         self.problems, self.views = list(problems), list[RunView]()
         for each in opened:
             self._add(each, len(opened) == 1, say)
@@ -51,10 +62,10 @@ class Answers:
         self.suggestions = suggestions(self.views[0])
         if self.suggestions:  # the page begins with it
             first = self.suggestions[0]
-            self.explain(0, first["graph"], first["node"], None, None, LIMIT, False)
+            self.explain(Question(0, first["graph"], first["node"]), LIMIT, False)
             self.known.names(first["graph"]).search("", 1)
 
-    def _add(self, opened: Opened, alone: bool, say: Say) -> None:
+    def _add(self, opened: Opened, alone: bool, say: Announce) -> None:
         try:
             self.views.append(RunView(opened, len(self.views), self.known, say))
         except DataError as error:
@@ -84,7 +95,7 @@ class Answers:
         results = []
         for number in found[:limit]:
             place = (graph, number) if self.known.by_node else (number, None)
-            results.append({"graph": place[0], "node": place[1], **view.told(*place)})
+            results.append({"graph": place[0], "node": place[1], **view.describe(*place)})
         return {"results": results, "more": len(found) > limit}
 
     def _of_class(self, view: RunView, wanted: str, graph: int, limit: int) -> list[int]:
@@ -94,10 +105,7 @@ class Answers:
         classes = classes or [i for i, name in enumerate(names) if name.startswith(wanted)]
         if not classes:
             return []
-        rows = view.logits
-        if self.known.by_node:
-            start = int(self.known.starts[graph])
-            rows = rows[start : start + int(self.known.sizes[graph])]
+        rows = view.logits[self.known.rows(graph)] if self.known.by_node else view.logits
         if not len(rows):
             return []
         if view.model.facts.multi_label:
@@ -105,61 +113,49 @@ class Answers:
             sure = rows[chosen][:, classes].amax(1)
         else:
             chosen = torch.isin(rows.argmax(1), torch.tensor(classes)).nonzero().flatten()
-            sure = view.probabilities(rows[chosen])[:, classes].amax(1)
+            sure = view.model.probabilities(rows[chosen])[:, classes].amax(1)
         found: list[int] = chosen[sure.topk(min(limit, len(chosen))).indices].tolist()
         return found
 
     # ----------------------------------------------------------------------------------------------- explanations
-    def _explain(
-        self,
-        run: int,
-        graph: int,
-        node: int | None,
-        name: str | None,
-        target: int | None,
-        limit: int,
-        all_nodes: bool = False,
-    ) -> dict[str, Any]:
+    def _explain(self, question: Question, limit: int, all_nodes: bool = False) -> dict[str, Any]:
         """Why a node, or on graph tasks a graph, got its class."""
         begin = time.perf_counter()
-        view, node = self._view(run), self.known.find(graph, node, name)
+        view, node = self._asked(question)
         _check_range("limit", limit, 1, 1000)
-        classes = view.model.facts.class_names
-        if target is not None:
-            _check_range("target", target, 0, len(classes) - 1)
+        graph, row = question.graph, node or 0
         picture = view.graph(graph)
-        row = node or 0
         logits = picture.logits[row]
-        target = int(logits.argmax()) if target is None else target
+        target = int(logits.argmax()) if question.target is None else question.target
         traced = picture.trace(row, target, all_nodes)
-        influence = traced.nodes.abs()
-        shares = influence / max(float(influence.sum()), 1e-300)
         answer = {
-            "run": run,
+            "run": question.run,
             "graph": graph,
             "node": node,
             "name": self.known.name(graph, node),
             "part": view.parts.of(self.known.row(graph, node)),
             "decision": self._decision(view, graph, node, logits, target, traced),
             **_forming(view, picture, row, target),
+            **self._picture(view, graph, node, traced.nodes, limit),
+            "exact": not traced.left_out,
+            "left_out": traced.left_out,
+            "partial": traced.partial,
         }
-        if node is None:
-            drawn = self._graph_picture(graph, shares, traced.nodes, limit)
-        else:
-            drawn = self._node_picture(view, graph, node, shares, traced.nodes, limit)
-        answer |= drawn
-        answer |= {"exact": not traced.left_out, "left_out": traced.left_out, "partial": traced.partial}
         return answer | {"seconds": round(time.perf_counter() - begin, 4)}
 
-    def _features(
-        self, run: int, graph: int, node: int | None, name: str | None, target: int | None
-    ) -> dict[str, Any]:
+    def _features(self, question: Question) -> dict[str, Any]:
         """What the features add to the score of a class: integrated gradients, through the whole graph."""
-        view, node = self._view(run), self.known.find(graph, node, name)
-        if target is not None:
-            _check_range("target", target, 0, len(view.model.facts.class_names) - 1)
+        view, node = self._asked(question)
+        graph, target = question.graph, question.target
         found = explain_features(view.model, self.known.dataset, node, graph=graph, target=target, top=FEATURES)
         return found.to_dict()
+
+    def _asked(self, question: Question) -> tuple[RunView, int | None]:
+        """The run and the node of a question that can be answered."""
+        view, node = self._view(question.run), self.known.find(question.graph, question.node, question.name)
+        if question.target is not None:
+            _check_range("target", question.target, 0, len(view.model.facts.class_names) - 1)
+        return view, node
 
     def _view(self, run: int) -> RunView:
         if not 0 <= run < len(self.views):
@@ -173,7 +169,7 @@ class Answers:
         return {
             "target": target,
             "class": view.model.facts.class_names[target],
-            "probability": float(view.probabilities(logits[None])[0, target]),
+            "probability": float(view.model.probabilities(logits[None])[0, target]),
             "predicted": view.chosen(logits),
             "truth": self.known.truth(self.known.row(graph, node)),
             "score": traced.score,
@@ -182,73 +178,44 @@ class Answers:
             "rest": traced.score - inputs - traced.biases,
         }
 
-    def _node_picture(
-        self, view: RunView, graph: int, node: int, shares: Tensor, contributions: Tensor, limit: int
+    def _picture(
+        self, view: RunView, graph: int, node: int | None, contributions: Tensor, limit: int
     ) -> dict[str, Any]:
-        readers = self.known.readers(graph)
-        distance, before = readers.around(node)
-        shown = chosen_nodes(node, shares, distance, before, limit)
-        reached = distance >= 0
-        hops, farthest = distance[reached], int(distance.max()) + 1
-        share = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, shares[reached])
-        signs = (shares * contributions.sign())[reached]
-        signed = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, signs)
-        counts = torch.bincount(hops, minlength=farthest)
-        within = (share.cumsum(0) >= MOST_OF_IT - 1e-9).nonzero().flatten()
-        bars = zip(share.tolist(), signed.tolist(), counts.tolist(), strict=True)
+        """The nodes that are drawn with their contributions; of a node's decision, also how far away they are."""
+        influence = contributions.abs()
+        shares, readers = influence / max(float(influence.sum()), 1e-300), self.known.readers(graph)
+        answer: dict[str, Any]
+        if node is None:
+            shown, hops, names = largest(shares, limit), None, self.known.node_names(graph)
+            nothing: dict[str, Any] = {"predicted": [], "truth": None, "part": None}
+            told = [{"name": names[each], **nothing} for each in shown]
+            answer = {"hops": [], "unreachable": {"share": 0.0, "nodes": 0}, "radius": None}
+        else:
+            hops, before = readers.around(node)
+            shown = chosen_nodes(node, shares, hops, before, limit)
+            told = [view.describe(graph, each) for each in shown]
+            answer = by_hop(hops, shares, contributions)
+            if not view.depths:  # a network of fixed depth sees as far as there is influence
+                answer["reach"] = [max((bar["hop"] for bar in answer["hops"] if bar["share"] > 0), default=0)]
         nodes = [
             {
                 "node": each,
-                **view.told(graph, each),
-                "hop": int(distance[each]),
+                **words,
+                "hop": None if hops is None else int(hops[each]),
                 "share": float(shares[each]) * (-1 if contributions[each] < 0 else 1),
                 "contribution": float(contributions[each]),
             }
-            for each in shown
+            for each, words in zip(shown, told, strict=True)
         ]
-        answer: dict[str, Any] = {
-            "hops": [{"hop": i, "share": a, "signed": s, "nodes": n} for i, (a, s, n) in enumerate(bars)],
-            "unreachable": {"share": float(shares[~reached].sum()), "nodes": int((~reached).sum())},
-            "radius": int(within[0]) if len(within) else None,
-            "nodes": nodes,
-            "edges": edges_among(readers, shown),
-            "shown_share": float(shares[shown].sum()),
-        }
-        if not view.depths:  # a network of fixed depth sees as far as there is influence
-            seen = (share > 0).nonzero().flatten()
-            answer["reach"] = [int(seen[-1]) if len(seen) else 0]
-        return answer
-
-    def _graph_picture(self, graph: int, shares: Tensor, contributions: Tensor, limit: int) -> dict[str, Any]:
-        shown, names = largest(shares, limit), self.known.node_names(graph)
-        nodes: list[dict[str, Any]] = [
-            {
-                "node": each,
-                "name": names[each],
-                "hop": None,
-                "share": float(shares[each]) * (-1 if contributions[each] < 0 else 1),
-                "contribution": float(contributions[each]),
-                "predicted": [],
-                "truth": None,
-                "part": None,
-            }
-            for each in shown
-        ]
-        return {
-            "hops": [],
-            "unreachable": {"share": 0.0, "nodes": 0},
-            "radius": None,
-            "nodes": nodes,
-            "edges": edges_among(self.known.readers(graph), shown),
-            "shown_share": float(shares[shown].sum()),
-        }
+        drawn = {"nodes": nodes, "edges": edges_among(readers, shown), "shown_share": float(shares[shown].sum())}
+        return answer | drawn
 
 
 def _forming(view: RunView, picture: GraphView, row: int, target: int) -> dict[str, Any]:
     """How the prediction forms as the network looks deeper."""
     formed = picture.formed(row)
     depths: list[int | None] = [*view.depths] or [None]
-    probabilities = view.probabilities(formed)
+    probabilities = view.model.probabilities(formed)
     classes = probabilities[-1].argsort(descending=True, stable=True)[:MOST_CLASSES].tolist()
     if target not in classes:
         classes[-1] = target

@@ -2,86 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import release_buffers
-from pprgnn.core.depth import Fixed
 from pprgnn.explore.linear import LinearGraph, is_linear
 from pprgnn.explore.local import LocalGraph
-from pprgnn.explore.traced import Traced
-from pprgnn.explore.whole import WholeGraph
+from pprgnn.explore.traced import Traced, WholeGraph
 from pprgnn.local.neighbourhood import NotWorthwhile
-from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.ppr_conv import PPRConv
-from pprgnn.training.batches import Batch
-from pprgnn.training.model import Model, head
+from pprgnn.training.depths import at_depths
+from pprgnn.training.listener import Announce
+from pprgnn.training.model import head
 from pprgnn.training.stages import stages
+
+if TYPE_CHECKING:
+    from pprgnn.explore.run_view import RunView
 
 AT_ONCE = 3e7  # numbers that a way back may compute: a quarter of a second, about
 MOST_LEVELS = 1 << 30  # bytes
-
-Layers = Sequence[tuple[InfiniteLayer, int]]
 
 
 class GraphView:
     """Answers for the rows of one graph.
 
     Args:
-        model: At its final depths, with gradients for biases alone.
-        batch: The graph.
-        layers: Its infinite-depth layers and their depths.
-        terms: How many terms of their gradients fit into memory; ``None``: all.
-        depths: For which depths logits are asked; the last one is that of ``logits``.
-        logits: Of all rows of the graph.
+        view: The run; its model is at its final depths, with gradients for biases alone.
+        graph: Which graph.
         say: Is told what is being prepared.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        batch: Batch,
-        layers: Layers,
-        terms: int | None,
-        depths: Sequence[int],
-        logits: Tensor,
-        say: Callable[[str], None],
-    ) -> None:
-        self.model, self.batch, self.layers, self.terms = model, batch, layers, terms
-        self.depths, self.logits = depths, logits
+    def __init__(self, view: RunView, graph: int, say: Announce) -> None:
+        self.model, self.layers, self.terms, self.depths = view.model, view.settled, view.terms, view.depths
+        self.batch = view.batches.batch(torch.tensor([graph], device=view.model.device))
+        self.logits = view.logits[view.known.rows(graph)]
         self._way = self._way_back(say)
-        self._formed: list[Tensor] = []
-        if not isinstance(self._way, LinearGraph):
-            self._formed = [self._at(depth, say) for depth in depths[:-1]]
+        before = () if isinstance(self._way, LinearGraph) else self.depths[:-1]
+        self._formed = [self._at(depth, say) for depth in before]
         release_buffers()
 
     # ----------------------------------------------------------------------------------------------------- depths
-    def _at(self, depth: int, say: Callable[[str], None]) -> Tensor:
+    def _at(self, depth: int, say: Announce) -> Tensor:
         """Logits of all rows at a depth, or the states they are made of where these are smaller."""
         say(f"Preparing depth {depth} of {self.depths[-1]} ...")
         network, batch = self.model.network, self.batch
-        with self._up_to(depth), torch.no_grad():
+        with at_depths((layer, min(depth, deepest)) for layer, deepest in self.layers), torch.no_grad():
             state = network.encode(batch.x, batch.edges, batch.edge_weight)
             by_rows = batch.graph is None and state.size(1) < self.logits.size(1)
             return state if by_rows else head(network, batch, state).cpu()
-
-    @contextmanager
-    def _up_to(self, depth: int) -> Iterator[None]:
-        """Within it, no layer goes deeper."""
-        before = [(layer, layer.depth_rule, getattr(layer, "steps", None)) for layer, _ in self.layers]
-        try:
-            for layer, deepest in self.layers:
-                layer.depth_rule = Fixed(min(depth, deepest))
-                layer.steps = layer.depth_rule.k  # what layers of equilibria go by
-            yield
-        finally:
-            for layer, rule, steps in before:
-                layer.depth_rule, layer.steps = rule, steps
 
     def formed(self, row: int) -> Tensor:
         """The logits of a row at each depth, the last of them included."""
@@ -103,7 +75,7 @@ class GraphView:
         """
         return self._way.trace(row, target, all_nodes)
 
-    def _way_back(self, say: Callable[[str], None]) -> WholeGraph | LinearGraph | LocalGraph:
+    def _way_back(self, say: Announce) -> WholeGraph | LinearGraph | LocalGraph:
         """Through the whole graph if that is quick, otherwise by the quickest way that the network allows."""
         batch, convs = self.batch, cast("Sequence[tuple[PPRConv, int]]", self.layers)
         each_row = sum((layer.out_channels or 0) * (depth + 1) for layer, depth in convs) or 1

@@ -1,14 +1,15 @@
-"""Which nodes are drawn: those with the largest influence, near and far, and the ways between them."""
+"""Which nodes are drawn: those with the largest influence, near and far, and the ways between; from how far."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pprgnn.core.csr import ranges
-from pprgnn.training.explain import FAR
+from pprgnn.training.explain import FAR, MOST_OF_IT
 from pprgnn.training.hops import Readers
 
 MOST_EDGES = 4000
@@ -63,3 +64,20 @@ def edges_among(readers: Readers, nodes: list[int]) -> list[list[int]]:
     pairs = torch.unique(pairs, dim=0)
     found: list[list[int]] = pairs[:MOST_EDGES].tolist()
     return found
+
+
+def by_hop(distance: Tensor, shares: Tensor, contributions: Tensor) -> dict[str, Any]:
+    """How much comes from which distance, with and without its sign; and within how many hops most of it is."""
+    reached = distance >= 0
+    hops, farthest = distance[reached], int(distance.max()) + 1
+    share = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, shares[reached])
+    signs = (shares * contributions.sign())[reached]
+    signed = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, signs)
+    counts = torch.bincount(hops, minlength=farthest)
+    bars = zip(share.tolist(), signed.tolist(), counts.tolist(), strict=True)
+    within = (share.cumsum(0) >= MOST_OF_IT - 1e-9).nonzero().flatten()
+    return {
+        "hops": [{"hop": i, "share": a, "signed": s, "nodes": n} for i, (a, s, n) in enumerate(bars)],
+        "unreachable": {"share": float(shares[~reached].sum()), "nodes": int((~reached).sum())},
+        "radius": int(within[0]) if len(within) else None,
+    }

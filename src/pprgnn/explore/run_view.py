@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,19 +15,18 @@ from torch_geometric.nn.norm import GraphNorm, PairNorm
 from pprgnn.core.depth import Fixed
 from pprgnn.core.solution import Status
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.explore.dataset_view import GRAPHS_KEPT, DatasetView, Parts
 from pprgnn.explore.graph_view import GraphView
-from pprgnn.explore.known import GRAPHS_KEPT, Known, Parts
 from pprgnn.explore.traced import follow_biases
 from pprgnn.nn.layers import infinite_layers, set_tolerance
-from pprgnn.training.attribution import _budget, _plan
+from pprgnn.training.attribution import memory_budget, plan_terms
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.guard import collected_warnings
+from pprgnn.training.listener import Announce, silent
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run
 from pprgnn.training.systems import find_system
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Opened:
 class RunView:
     """What the explorer tells about one run. The model is the view's own: it stays as this leaves it."""
 
-    def __init__(self, opened: Opened, index: int, known: Known, say: Say) -> None:
+    def __init__(self, opened: Opened, index: int, known: DatasetView, say: Announce) -> None:
         self.index, self.name, self.known = index, opened.path.absolute().name, known
         self.model = model = opened.model
         self.title = find_system(model.config.model.system).title
@@ -90,41 +88,26 @@ class RunView:
         network, found = self.model.network, {layer["layer"]: layer["depth"] for layer in self.layers}
         network.eval()
         set_tolerance(network, self.model.config.training.eval_tol)
-        self._layers = [(layer, found[name]) for name, layer in infinite_layers(network) if name in found]
-        cut = [(layer, depth) for layer, depth in self._layers if layer.has_terms]
-        budget = _budget(None, self.model.device)
-        self._terms, checkpoint = _plan(cut, int(self.known.sizes.max()), budget)
-        for layer, depth in self._layers:
-            layer.depth_rule, layer.grad_terms, layer.checkpoint = Fixed(depth), self._terms, checkpoint
+        self.settled = [(layer, found[name]) for name, layer in infinite_layers(network) if name in found]
+        cut = [(layer, depth) for layer, depth in self.settled if layer.has_terms]
+        budget = memory_budget(None, self.model.device)
+        self.terms, checkpoint = plan_terms(cut, int(self.known.sizes.max()), budget)
+        for layer, depth in self.settled:
+            layer.depth_rule, layer.grad_terms, layer.checkpoint = Fixed(depth), self.terms, checkpoint
         follow_biases(network)
 
     def _graph(self, graph: int) -> GraphView:
-        batch = self.batches.batch(torch.tensor([graph], device=self.model.device))
-        rows = slice(graph, graph + 1)
-        if self.known.by_node:
-            start = int(self.known.starts[graph])
-            rows = slice(start, start + int(self.known.sizes[graph]))
-        say = self._say if len(self.known.dataset) == 1 else lambda text: None
-        return GraphView(self.model, batch, self._layers, self._terms, self.depths, self.logits[rows], say)
+        return GraphView(self, graph, self._say if len(self.known.dataset) == 1 else silent)
 
     # ---------------------------------------------------------------------------------------------------- answers
     def chosen(self, logits: Tensor) -> list[str]:
         """What is predicted for one row of logits."""
-        return [self.model.facts.class_names[each] for each in self.chosen_numbers(logits)]
-
-    def chosen_numbers(self, logits: Tensor) -> list[int]:
-        """The same, as numbers of classes."""
-        decided = self.model.decide(logits)
+        decided, names = self.model.decide(logits), self.model.facts.class_names
         if self.model.facts.multi_label:
-            found: list[int] = decided.nonzero().flatten().tolist()
-            return found
-        return [int(decided)]
+            return [names[each] for each in decided.nonzero().flatten().tolist()]
+        return [names[int(decided)]]
 
-    def probabilities(self, rows: Tensor) -> Tensor:
-        """Of each class, in these rows."""
-        return self.model.probabilities(rows)
-
-    def told(self, graph: int, node: int | None) -> dict[str, Any]:
+    def describe(self, graph: int, node: int | None) -> dict[str, Any]:
         """What is known and what is predicted."""
         row = self.known.row(graph, node)
         return {
@@ -140,7 +123,7 @@ class RunView:
             return None
         hops: int = sum(
             min(depth, deepest) * getattr(layer, "hops", 1) + bool(getattr(layer, "smooth_input", False))
-            for layer, deepest in self._layers
+            for layer, deepest in self.settled
         )
         return hops
 

@@ -1,24 +1,29 @@
-"""The explorer over HTTP: the page, its files, and four questions."""
+"""The explorer over HTTP, on this machine alone: the page, its files, four questions, and how it ends."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import os
+import signal
+import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from pprgnn.data.errors import DataError
-from pprgnn.explore.answers import LIMIT, Answers
-from pprgnn.explore.errors import NotThereError
-from pprgnn.explore.guard import App, Guard
+from pprgnn.explore.answers import LIMIT, Answers, Question
+from pprgnn.explore.dataset_view import NotThereError
+from pprgnn.explore.guard import LONGEST_HEADERS, LONGEST_URL, App, Guard
+from pprgnn.training.errors import TrainingError
 
 STATIC = Path(__file__).parent / "static"
 PAGE = "index.html"
@@ -34,11 +39,15 @@ KINDS = {
     ".txt": "text/plain; charset=utf-8",
 }
 GET = ["GET", "HEAD"]
+Asked = Annotated[Question, Depends()]
 IN_BODY = "status-in-body"
+PORT = 8471
+PATIENCE = 1  # seconds that an answer under way is waited for at the end
+NAMES = ("127.0.0.1", "localhost", "[::1]")
 LEFT = 499  # nobody sees it: whoever asked has gone
 
 
-class Desk:
+class RequestQueue:
     """Answers one question at a time; those whose asker has gone are passed over."""
 
     def __init__(self, debug: bool) -> None:
@@ -85,41 +94,29 @@ def refused(status: int, sentence: str, request: Request | None = None) -> Respo
     return JSONResponse({"detail": sentence}, status)
 
 
-def build_app(answers: Answers, hosts: Iterable[str], debug: bool = False) -> tuple[App, Desk]:
-    """The application for these values of the ``Host`` header, and the desk where it computes."""
-    app, desk, files = FastAPI(docs_url=None, redoc_url=None, openapi_url=None), Desk(debug), dict(_files())
+def build_app(answers: Answers, hosts: Iterable[str], debug: bool = False) -> tuple[App, RequestQueue]:
+    """The application for these values of the ``Host`` header, and the queue where it computes."""
+    app, queue, files = (
+        FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
+        RequestQueue(debug),
+        dict(static_files()),
+    )
 
     @app.api_route("/api/runs", methods=GET)
     async def runs(request: Request) -> Response:
-        return await desk.ask(request, answers.runs)
+        return await queue.ask(request, answers.runs)
 
     @app.api_route("/api/search", methods=GET)
     async def search(request: Request, q: str = "", graph: int = 0, run: int = 0, limit: int = 20) -> Response:
-        return await desk.ask(request, lambda: answers.search(q, graph, run, limit))
+        return await queue.ask(request, lambda: answers.search(q, graph, run, limit))
 
     @app.api_route("/api/explain", methods=GET)
-    async def explain(
-        request: Request,
-        run: int = 0,
-        graph: int = 0,
-        node: int | None = None,
-        name: str | None = None,
-        target: int | None = None,
-        limit: int = LIMIT,
-        all: int = 0,
-    ) -> Response:
-        return await desk.ask(request, lambda: answers.explain(run, graph, node, name, target, limit, bool(all)))
+    async def explain(request: Request, question: Asked, limit: int = LIMIT, all: int = 0) -> Response:
+        return await queue.ask(request, lambda: answers.explain(question, limit, bool(all)))
 
     @app.api_route("/api/features", methods=GET)
-    async def features(
-        request: Request,
-        run: int = 0,
-        graph: int = 0,
-        node: int | None = None,
-        name: str | None = None,
-        target: int | None = None,
-    ) -> Response:
-        return await desk.ask(request, lambda: answers.features(run, graph, node, name, target))
+    async def features(request: Request, question: Asked) -> Response:
+        return await queue.ask(request, lambda: answers.features(question))
 
     @app.api_route("/", methods=GET)
     @app.api_route("/static/{name:path}", methods=GET)
@@ -141,14 +138,90 @@ def build_app(answers: Answers, hosts: Iterable[str], debug: bool = False) -> tu
 
     @app.exception_handler(Exception)
     async def failed(_: Request, error: Exception) -> Response:
-        return desk.failed(error)
+        return queue.failed(error)
 
-    return Guard(app, hosts), desk
+    return Guard(app, hosts), queue
 
 
-def _files() -> Iterator[tuple[str, Path]]:
+def static_files() -> Iterator[tuple[str, Path]]:
     """All that is served beside the answers, by the address it has."""
     for path in STATIC.rglob("*"):
         if path.suffix in KINDS and path.is_file() and not path.is_symlink():
             yield f"/static/{path.relative_to(STATIC).as_posix()}", path
     yield "/", STATIC / PAGE
+
+
+# ------------------------------------------------------------------------------------------- on this machine alone
+def listen(host: str, port: int | None) -> socket.socket:
+    """A socket of this machine's own; without a port, the usual one or any that is free."""
+    address = "127.0.0.1" if host == "localhost" else host.strip("[]")
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        found = None
+    if found is None or not found.is_loopback:
+        raise TrainingError(
+            f"The explorer serves this machine alone, so --host must be 127.0.0.1, ::1 or localhost, but came as "
+            f"{host!r}; from elsewhere, use `ssh -L {port or PORT}:127.0.0.1:{port or PORT}`."
+        )
+    family = socket.AF_INET6 if found.version == 6 else socket.AF_INET
+    for wanted in (PORT, 0) if port is None else (port,):
+        # The protocol is named because only then asyncio sends at once (TCP_NODELAY): each answer is 40 ms faster.
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((address, wanted))
+            sock.listen()
+        except OSError as error:
+            sock.close()
+            reason = error.strerror or str(error)
+            continue
+        return sock
+    raise TrainingError(
+        f"The explorer cannot use port {wanted} of {host} ({reason}); choose another with --port, or leave it out."
+    )
+
+
+def url_of(sock: socket.socket) -> str:
+    """Where the page is."""
+    host, port = sock.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def serve(
+    answers: Answers,
+    sock: socket.socket,
+    ready: Callable[[], None],
+    ended: Callable[[], None],
+    debug: bool = False,
+) -> None:
+    """Answer until Ctrl-C or SIGTERM; tells when it is ready, and when it has ended."""
+    import uvicorn
+
+    url, port = url_of(sock), sock.getsockname()[1]
+    hosts = {url.removeprefix("http://").rstrip("/"), *(f"{name}:{port}" for name in NAMES)}
+    app, queue = build_app(answers, hosts, debug)
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=PATIENCE,
+        h11_max_incomplete_event_size=LONGEST_URL + LONGEST_HEADERS,
+    )
+    # Uvicorn ends at a signal, and then raises it once more for whoever would handle it without it: nobody should.
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(each, lambda *_: None) for each in signals]
+    ready()
+    uvicorn.Server(config).run(sockets=[sock])
+    for each, handler in zip(signals, before, strict=True):
+        signal.signal(each, handler)
+    ended()
+    if queue.busy:  # it cannot be interrupted, and nobody waits for it any more
+        sys.stdout.flush()
+        os._exit(0)

@@ -39,7 +39,7 @@ def _candidates(view: RunView) -> Iterator[tuple[int, str]]:
         rows = torch.arange(len(view.logits))
     if not len(rows):
         return
-    probabilities = view.probabilities(view.logits[rows])
+    probabilities = view.model.probabilities(view.logits[rows])
     yield from _mistakes(view, rows, probabilities)
     yield from _hub(view)
     yield from _far(view, rows, probabilities)

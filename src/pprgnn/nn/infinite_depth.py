@@ -225,7 +225,7 @@ class InfiniteDepth(InfiniteLayer):
                 return self._explained(b, call, args, kwargs)
             known = analyze_conv(self.conv, b, args, kwargs)
             if known is not None and known.weight is not None:
-                return self._remember(self._solve_product(b, known.weight.contiguous(), known.adj))
+                return self._remember(self.solve_product(b, known.weight.contiguous(), known.adj))
             tensors = (b, *self.parameters(), *tensors_of(args, kwargs))
             wants_grad = any(each.requires_grad for each in tensors)
             solution = self.problem(b, self.eps, call, args, kwargs, known).solve(

@@ -126,7 +126,7 @@ class InfiniteLayer(MessagePassing):  # type: ignore[misc]
     def weights(self) -> list[Tensor]:
         """The matrices that a step multiplies states by: their norms tell how strong it is."""
 
-    def _solve_product(self, b: Tensor, weight: Tensor, adj: Adjacency) -> Solution:
+    def solve_product(self, b: Tensor, weight: Tensor, adj: Adjacency) -> Solution:
         """With the options of this layer, where a step is ÃGW."""
         if isinstance(adj, SolvingAdjacency):
             return adj.solve(self.handle, b, weight, self.eps, self.activation)

@@ -196,7 +196,7 @@ class PPRConv(InfiniteLayer):
         return self._solve(self._input_term(b if not self.smooth_input else adj @ b), adj)
 
     def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
-        return self._solve_product(b, self.recurrent_weight(), adj)
+        return self.solve_product(b, self.recurrent_weight(), adj)
 
     def _input_term(self, b: Tensor) -> Tensor:
         return b if self.bias is None else b + self.bias

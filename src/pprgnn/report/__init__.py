@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pprgnn.data.errors import DataError
 from pprgnn.data.whole_file import write_text
+from pprgnn.training.listener import Announce, silent
 
 if TYPE_CHECKING:
     from pprgnn.experiments.store import Store
@@ -18,16 +19,12 @@ __all__ = ["write_report", "write_results"]
 NEEDS = ("matplotlib", "jinja2")
 
 
-def _silent(text: str) -> None:
-    """Show nothing."""
-
-
 def write_report(
     runs: Sequence[Path | str],
     path: Path | str,
     *,
     seconds: float = 30.0,
-    announce: Callable[[str], None] = _silent,
+    announce: Announce = silent,
     again: bool = False,
 ) -> Path:
     """Write one HTML page that needs no other file and no network.

@@ -1,34 +1,17 @@
-"""The opening of the page: the result, who chose it, what to beware of; and, further down, each layer."""
+"""The opening of the page: the result, who chose it, what to beware of; of several, how they compare."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pprgnn.data.wording import UNKNOWN, counted, cut, duration, listed, number, percent, points, scored
 from pprgnn.report.measured.results import Missing
 from pprgnn.report.shown import Shown, Table
 from pprgnn.report.subject import Subject
-from pprgnn.report.wording import UNKNOWN, bound, counted, cut, duration, listed, number, percent, points, scored
 from pprgnn.training.metrics import ACCURACY
 from pprgnn.training.trivial import TRIVIAL, cautions
 
-KNOWN = {
-    "FIXED": "a given depth: the finite model, nothing is claimed about the infinite one",
-    "CERTIFIED": "proved in exact arithmetic",
-    "MEASURED": "measured against a deeper pass, and proved in exact arithmetic",
-    "COMPARED": "two depths agree; not proved",
-    "REUSED": "depth of an earlier input: an estimate",
-    "ROUNDING": "rounding errors exceed the tolerance",
-    "INFLUENCE": "the paper’s estimate, not a bound",
-    "CAPPED": "the cap was reached before the tolerance",
-    "NOT_FINITE": "the state overflowed",
-}
-
-
-HOW = (
-    "Errors are relative to what goes into the layer. ‖W‖₂ is the largest singular value of the weights, ε the "
-    "rate at which a message fades."
-)
 NAMED = 8  # classes that are named, of many
 
 
@@ -37,34 +20,21 @@ class Answer:
     """What one sees first of a run.
 
     Attributes:
-        name: Of the run.
-        kind: Whether it is a run or a study.
-        system, data: What on what.
+        subject: The run.
         score, spread: On the test part.
-        metric: Which score.
-        optimistic: Whether the test part chose the epoch.
         chosen: Who chose the weights, in a sentence.
         facts: Size, time, protocol.
         warnings: What to beware of.
-        note: What is special about the data.
         scores: All of them.
-        look: Its colour among several.
     """
 
-    name: str
-    kind: str
-    system: str
-    data: str
+    subject: Subject
     score: str
     spread: str
-    metric: str
-    optimistic: bool
     chosen: str
     facts: Sequence[str]
     warnings: Sequence[str]
-    note: str
     scores: Table
-    look: int
 
 
 def answer(subject: Subject) -> Answer:
@@ -76,25 +46,18 @@ def answer(subject: Subject) -> Answer:
         warnings.append("The study is not finished: its mean is over the runs that are.")
     facts = [
         "" if len({run["fold"] for run in subject.members}) > 1 else subject.split.description.rstrip("."),
-        f"{counted(detail['parameters'], 'parameter')}" if detail.get("parameters") else "",
-        f"trained in {duration(_seconds(subject))}",
-        f"depth, curves and measurements below are of {detail_name(subject)}" if subject.is_study else "",
+        counted(detail["parameters"], "parameter") if detail.get("parameters") else "",
+        f"trained in {duration(subject.seconds)}",
+        f"depth, curves and measurements below are of {subject.detail_folder.name}" if subject.is_study else "",
     ]
     return Answer(
-        subject.name,
-        "Study" if subject.is_study else "Run",
-        subject.system,
-        str(subject.summary["data"]),
+        subject,
         percent(mean).removesuffix(" %"),
         "" if spread is None else percent(spread).removesuffix(" %"),
-        subject.metric,
-        subject.optimistic,
         _chosen(subject),
         [fact for fact in facts if fact],
         warnings,
-        str(subject.summary.get("note") or ""),
         _scores(subject),
-        subject.look,
     )
 
 
@@ -130,16 +93,6 @@ def _sure(subject: Subject) -> str:
     low, high = binomtest(round(right * count), count).proportion_ci(method="wilson")
     labels = counted(count, "test label")
     return f"How sure: {labels} fit a true accuracy of {100 * low:.1f} to {100 * high:.1f} % (95 % interval)."
-
-
-def detail_name(subject: Subject) -> str:
-    """The run of a study that the figures are about."""
-    return subject.detail_folder.name
-
-
-def _seconds(subject: Subject) -> float:
-    runs = subject.members if subject.is_study else [subject.detail]
-    return float(sum(each["seconds"] for each in runs))
 
 
 def _chosen(subject: Subject) -> str:
@@ -182,50 +135,11 @@ def _told(subject: Subject) -> str:
     told = [f"{name}: {TRIVIAL[name]}" for name in subject.summary.get("trivial") or ()]
     sentences = [f"Without looking at anything, {'; '.join(told)}."] if told else []
     if subject.detail.get("threshold"):
-        whose = f" (in {detail_name(subject)})" if subject.is_study else ""
+        whose = f" (in {subject.detail_folder.name})" if subject.is_study else ""
         threshold = subject.detail["threshold"]["told"]
         sentences.append(f"A label is predicted above probability {threshold}{whose}.")
         sentences.append("The oracle is told how many labels each row has.")
     return " ".join(sentences)
-
-
-def layers(subjects: Sequence[Subject]) -> list[Shown]:
-    """Each layer's depth and what is known about it."""
-    title, shown = "Depth and error of each layer", []
-    for each in subjects:
-        after = f": {each.name}" if len(subjects) > 1 else ""
-        name = f"layers-{each.look + 1}"
-        if each.detail["layers"]:
-            deep = [f"{one['layer']} looked {counted(one['depth'], 'hop')} deep" for one in each.detail["layers"]]
-            reading = f"For the scores, {listed(deep)}."
-            shown.append(Shown(name, title + after, reading=reading, how=HOW, table=_layers(each), wide=True))
-        else:
-            reason = f"No layer of infinite depth: {each.system} looks as far as it has layers."
-            shown.append(Shown(name, title + after, missing=reason))
-    return shown
-
-
-def _layers(subject: Subject) -> Table:
-    rows = []
-    for each in subject.detail["layers"]:
-        error = next((each[key] for key in ("measured_error", "estimated_error") if each[key] is not None), None)
-        rows.append(
-            [
-                each["layer"],
-                str(each["depth"]),
-                number(error),
-                bound(each.get("truncation_bound")),
-                number(each.get("rounding_error")),
-                number(each["weight_norm"]),
-                number(each["eps"]),
-                KNOWN.get(each["status"], str(each["status"]).lower()),
-            ]
-        )
-    return Table(
-        ["layer", "depth", "error seen", "truncation proved", "rounding estimated", "‖W‖₂", "ε", "what is known"],
-        rows,
-        kind="words",
-    )
 
 
 # ------------------------------------------------------------------------------------------------------ comparison
@@ -241,33 +155,24 @@ def side_by_side(subjects: Sequence[Subject]) -> Table:
             [
                 each.name,
                 each.system,
-                str(each.summary["data"]),
+                each.data,
                 scored(*each.score("val")),
                 scored(test, spread),
                 "–" if each is subjects[0] else ahead,
                 " + ".join(depths) or UNKNOWN,
-                duration(_seconds(each)),
+                duration(each.seconds),
             ]
         )
     metric = subjects[0].metric
-    header = [
-        "run",
-        "system",
-        "data",
-        f"validation {metric}",
-        f"test {metric}",
-        "points to the first",
-        "depth",
-        "time",
-    ]
-    return Table(header, rows)
+    scores = [f"validation {metric}", f"test {metric}", "points to the first"]
+    return Table(["run", "system", "data", *scores, "depth", "time"], rows)
 
 
 def not_comparable(subjects: Sequence[Subject]) -> list[str]:
     """Why scores of these runs must not be held against each other; nothing: they may."""
     reasons = []
     kinds = {
-        "data": {str(each.summary["data"]) for each in subjects},
+        "data": {each.data for each in subjects},
         "metrics": {each.metric for each in subjects},
         "protocols": {str(each.summary["protocol"]) for each in subjects},
     }

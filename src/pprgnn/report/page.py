@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pprgnn
-from pprgnn.report.answer import answer, in_short, layers, not_comparable, side_by_side
-from pprgnn.report.certificate import convergence, truncation
-from pprgnn.report.classes import classes
-from pprgnn.report.cost import cost
-from pprgnn.report.curves import depth_over_epochs, training_curves
-from pprgnn.report.decay import decay
-from pprgnn.report.distance import reach, smoothing
-from pprgnn.report.features import features
+from pprgnn.report.answer import answer, in_short, not_comparable, side_by_side
+from pprgnn.report.classes import classes, features
+from pprgnn.report.curves import depth_over_epochs, training_curves, weight_curves
+from pprgnn.report.depth import convergence, cost, layers, truncation
+from pprgnn.report.distance import decay, reach, smoothing
 from pprgnn.report.provenance import commands, data_table, environment_table, measured_line, settings_table
 from pprgnn.report.scores import against_others, folds
 from pprgnn.report.shown import Section, Shown
@@ -42,16 +39,14 @@ DISTANCE = (
 
 def sections(subjects: Sequence[Subject]) -> list[Section]:
     """All figures, in the order in which one asks."""
-    curves = training_curves(subjects)
-    about_weights = [each for each in curves if each.name in ("weights", "eps")]
     proof = [*convergence(subjects), *layers(subjects), depth_over_epochs(subjects), *truncation(subjects)]
     parts: list[tuple[str, str, str, list[Shown]]] = [
         ("result", "How good it is", "", [against_others(subjects), *folds(subjects)]),
         ("classes", "Class by class", "", classes(subjects)),
-        ("training", "How training went", "", [each for each in curves if each not in about_weights]),
+        ("training", "How training went", "", training_curves(subjects)),
         ("distance", "How far it sees", DISTANCE, [*reach(subjects), *decay(subjects), *smoothing(subjects)]),
         ("features", "Features", "", features(subjects)),
-        ("depth", "Depth and its proof", CERTIFICATE, [*proof, *about_weights]),
+        ("depth", "Depth and its proof", CERTIFICATE, [*proof, *weight_curves(subjects)]),
         ("cost", "What it costs", "", cost(subjects)),
     ]
     return [Section(name, title, lead, _absent_last(shown)) for name, title, lead, shown in parts]
@@ -73,17 +68,14 @@ def _absent_last(shown: Sequence[Shown]) -> list[Shown]:
 def render(subjects: Sequence[Subject], path: Path) -> str:
     """The page as text; ``path`` is only named on it."""
     several = len(subjects) > 1
-    title = (
-        " / ".join(each.name for each in subjects)
-        if several
-        else f"{subjects[0].system} on {subjects[0].summary['data']}"
-    )
+    first, *_ = subjects
+    title = " / ".join(each.name for each in subjects) if several else f"{first.system} on {first.data}"
     parts = sections(subjects)
     shown = {each.name: each for part in parts for each in part.figures}
     return fill(
         "report.html.j2",
         title=title,
-        short=[] if several else in_short(subjects[0], shown),
+        short=[] if several else in_short(first, shown),
         several=several,
         answers=[answer(each) for each in subjects],
         compared=side_by_side(subjects) if several else None,

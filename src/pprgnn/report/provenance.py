@@ -12,13 +12,11 @@ from pprgnn.data.checksums import digest, known
 from pprgnn.data.errors import DataError
 from pprgnn.data.registry import folder_of
 from pprgnn.data.roots import data_root
+from pprgnn.data.wording import counted, memory
 from pprgnn.report.shown import Table
 from pprgnn.report.subject import Subject
-from pprgnn.report.wording import counted, memory
 from pprgnn.training.config import settings
 from pprgnn.training.run import CONFIG, DATA
-
-VERDICTS = {"ok": "as published", "bad": "NOT as published", "missing": "not here", "unknown": "not in the list"}
 
 
 def settings_table(subjects: Sequence[Subject], only_different: bool = False) -> Table:
@@ -39,13 +37,8 @@ def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
         if isinstance(value, Mapping) and value:
             found |= _flat(value, f"{before}{key}.")
         else:
-            found[f"{before}{key}"] = (
-                "–"
-                if value in ({}, "")
-                else str(value).lower()
-                if value in (True, False) and isinstance(value, bool)
-                else str(value)
-            )
+            written = str(value).lower() if isinstance(value, bool) else str(value)
+            found[f"{before}{key}"] = "–" if value in ({}, "") else written
     return found
 
 
@@ -107,17 +100,19 @@ def _checked(path: Path, name: str) -> str:
         found = digest(path, gzipped=name.endswith(".gz"))
     except (OSError, EOFError):
         return "cannot be read"
-    return f"SHA-256 {found} ({VERDICTS['unknown' if expected is None else 'ok' if found == expected else 'bad']})"
+    if expected is None:
+        return f"SHA-256 {found} (not in the list)"
+    return f"SHA-256 {found} ({'as published' if found == expected else 'NOT as published'})"
 
 
 def commands(subjects: Sequence[Subject], page: Path) -> list[tuple[str, str]]:
     """What made each run, what repeats it, and what makes this page again."""
-    lines, several = [], len(subjects) > 1
+    lines = []
     for each in subjects:
-        of = f" {each.name}" if several else " this run" if not each.is_study else " this study"
+        which = each.label or f"this {'study' if each.is_study else 'run'}"
         if each.command:
-            lines.append((f"made{of}", each.command))
-        lines.append((f"repeats{of}", _repeat(each)))
+            lines.append((f"made {which}", each.command))
+        lines.append((f"repeats {which}", _repeat(each)))
     folders = [str(each.folder) for each in subjects]
     return [*lines, ("makes this page again", shlex.join(["pprgnn", "report", *folders, "-o", str(page)]))]
 

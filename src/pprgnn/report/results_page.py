@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pprgnn
+from pprgnn.drawing import canvas
+from pprgnn.drawing.plot import Plot, side_by_side
 from pprgnn.experiments import EXPERIMENTS
-from pprgnn.experiments.figures import Panel, Pictures, drawn
+from pprgnn.experiments.figures import Pictures, size
 from pprgnn.experiments.page import SECTIONS
 from pprgnn.experiments.summary import Results
 from pprgnn.report.page import fill
-from pprgnn.report.svg import themed
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -31,10 +32,10 @@ class Collected(Pictures):
 
     def __init__(self, page: Path, folder: Path) -> None:
         super().__init__(page, folder)
-        self.panels: dict[str, Sequence[Panel]] = {}
+        self.plots: dict[str, Sequence[Plot]] = {}
 
-    def add(self, name: str, panels: Sequence[Panel], says: str) -> list[str]:
-        self.panels[self.link(name)] = panels
+    def add(self, name: str, plots: Sequence[Plot], says: str) -> list[str]:
+        self.plots[self.link(name)] = plots
         return []
 
 
@@ -59,22 +60,18 @@ def render_results(store: Store, page: Path) -> str:
 
 def _markdown(pictures: Collected) -> MarkdownIt:
     from markdown_it import MarkdownIt
+    from markupsafe import escape
 
     def image(renderer: Any, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
         says, link = tokens[place].content, unquote(str(tokens[place].attrGet("src")))
-        if link not in pictures.panels:
-            return f"<em>{_escaped(says)}</em>"
-        with drawn(pictures.panels[link]) as figure:
-            return f'<span class="drawing">{themed(figure, Path(link).stem, says)}</span>'
+        if link not in pictures.plots:
+            return f"<em>{escape(says)}</em>"
+        plots = pictures.plots[link]
+        drawing = canvas.svg(Path(link).stem, says, size(plots), lambda figure: side_by_side(figure, plots))
+        return f'<span class="drawing">{drawing}</span>'
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("image", image)
     markdown.add_render_rule("table_open", lambda *_: '<div class="scroll"><table>')
     markdown.add_render_rule("table_close", lambda *_: "</table></div>")
     return markdown
-
-
-def _escaped(text: str) -> str:
-    from markupsafe import escape
-
-    return str(escape(text))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.report import svg
-from pprgnn.report.plot import MARKS, add_legend, tidy
-from pprgnn.report.shown import Shown, Table
+from pprgnn.data.wording import counted, cut, known, of, percent, points, scored
+from pprgnn.drawing import canvas
+from pprgnn.drawing.plot import MARKS, add_legend, name_rows
+from pprgnn.report.shown import Shown, Table, drawn
 from pprgnn.report.subject import Subject
-from pprgnn.report.wording import counted, cut, known, of, percent, points, scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +20,8 @@ PARTS = {"val": "validation", "test": "test"}
 
 
 @dataclass(frozen=True)
-class Row:
-    """One score of the test part."""
+class Score:
+    """A score of the test part, ours or somebody else's."""
 
     name: str
     value: float
@@ -43,47 +43,36 @@ def against_others(subjects: Sequence[Subject]) -> Shown:
         "and protocol. Bars are standard deviations."
     )
     ordered = sorted(rows, key=lambda row: row.value)
+    cells = [
+        [row.name, scored(row.value, row.spread), points(row.value - rows[0].value), row.source]
+        for row in reversed(ordered)
+    ]
+    table = Table(["system", f"test {metric}", "points to the first", "source"], cells, kind="words")
     height = 76 + 30 * len(ordered)
-    drawn = _both("others", reading, height, lambda figure: _dots(figure, ordered, metric))
-    table = Table(
-        ["system", f"test {metric}", "points to the first", "source"],
-        [
-            [row.name, scored(row.value, row.spread), points(row.value - rows[0].value), row.source]
-            for row in reversed(ordered)
-        ],
-        kind="words",
+    return drawn(
+        "others", title, lambda figure: _dots(figure, ordered, metric), reading, how, table, height, height
     )
-    return Shown("others", title, reading=reading, how=how, table=table, **drawn)
 
 
-def _both(name: str, says: str, height: float, fill: Callable[[Figure], None]) -> dict[str, Any]:
-    """The drawing for the whole width, and the one for a narrow screen."""
-    wide, narrow = (
-        svg.draw(name, says, (svg.WIDE, height), fill),
-        svg.draw(f"{name}-slim", says, (svg.HALF, height), fill),
-    )
-    return {"svg": wide, "narrow": narrow, "wide": True}
-
-
-def _rows(subjects: Sequence[Subject]) -> list[Row]:
-    rows, several = [], len(subjects) > 1
+def _rows(subjects: Sequence[Subject]) -> list[Score]:
+    rows = []
     for each in subjects:
         value, spread = each.score("test")
-        if value is not None and known(value):
-            name = each.name if several else f"{each.system} (this {'study' if each.is_study else 'run'})"
-            rows.append(Row(name, value, spread, "this page", "ours", each.look))
+        if known(value):
+            name = each.label or f"{each.system} (this {'study' if each.is_study else 'run'})"
+            rows.append(Score(name, value, spread, "this page", "ours", each.look))
     for each in subjects:
         for one in each.measured.baselines:
             if one.name not in {row.name for row in rows} and known(one.value):
                 kind = "measured" if one.measured else "quoted"
-                rows.append(Row(one.name, one.value, one.spread, one.source, kind))
+                rows.append(Score(one.name, one.value, one.spread, one.source, kind))
     return rows if any(row.kind == "ours" for row in rows) else []
 
 
-def _beside(subjects: Sequence[Subject], rows: Sequence[Row]) -> str:
+def _beside(subjects: Sequence[Subject], rows: Sequence[Score]) -> str:
     ours, *others = rows
-    first = f"{ours.name}: " if len(subjects) > 1 else ""
-    text = f"{first}{scored(ours.value, ours.spread)} {subjects[0].metric} on the test part"
+    name = f"{ours.name}: " if len(subjects) > 1 else ""
+    text = f"{name}{scored(ours.value, ours.spread)} {subjects[0].metric} on the test part"
     best = max(others, key=lambda row: row.value, default=None)
     if best is None:
         return f"{text}."
@@ -94,19 +83,22 @@ def _beside(subjects: Sequence[Subject], rows: Sequence[Row]) -> str:
     return f"{text}."
 
 
-def _to(ours: Row, other: Row, says: str) -> str:
+def _to(ours: Score, other: Score, says: str) -> str:
     return (
         f"{points(ours.value - other.value)} points to {says}, {other.name} ({scored(other.value, other.spread)})"
     )
 
 
-def _dots(figure: Figure, rows: Sequence[Row], metric: str) -> None:
-    axes, wide = figure.subplots(), figure.get_size_inches()[0] * 72 > svg.HALF
+def _dots(figure: Figure, rows: Sequence[Score], metric: str) -> None:
+    axes, wide = figure.subplots(), figure.get_size_inches()[0] * 72 > canvas.HALF
     for place, row in enumerate(rows):
         look: dict[str, Any] = {
-            "ours": {"color": svg.SERIES[row.look % len(svg.SERIES)], "marker": MARKS[row.look % len(MARKS)]},
-            "measured": {"color": svg.SOFT, "marker": "s"},
-            "quoted": {"color": svg.SOFT, "marker": "D", "markerfacecolor": svg.GROUND},
+            "ours": {
+                "color": canvas.SERIES[row.look % len(canvas.SERIES)],
+                "marker": MARKS[row.look % len(MARKS)],
+            },
+            "measured": {"color": canvas.SOFT, "marker": "s"},
+            "quoted": {"color": canvas.SOFT, "marker": "D", "markerfacecolor": canvas.GROUND},
         }[row.kind]
         size = 11 if row.kind == "ours" else 8
         bar = None if row.spread is None else 100 * row.spread
@@ -118,52 +110,44 @@ def _dots(figure: Figure, rows: Sequence[Row], metric: str) -> None:
             textcoords="offset points",
             ha="center",
             va="bottom",
-            fontsize=svg.LARGE - 2 if wide else svg.SMALL - 1,
-            color=svg.INK if row.kind == "ours" else svg.SOFT,
+            fontsize=canvas.LARGE - 2 if wide else canvas.SMALL - 1,
+            color=canvas.INK if row.kind == "ours" else canvas.SOFT,
         )
-    axes.set_yticks(range(len(rows)), [cut(row.name, 36 if wide else 24) for row in rows])
+    names = [cut(row.name, 36 if wide else 24) for row in rows]
+    name_rows(axes, range(len(rows)), names, f"test {metric}, percent")
     for name, row in zip(axes.get_yticklabels(), rows, strict=True):
-        name.set_color(svg.INK)
         name.set_fontweight("bold" if row.kind == "ours" else "normal")
     axes.set_ylim(-0.6, len(rows) - 0.2)
-    axes.set_xlabel(f"test {metric}, percent")
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="both")
-    axes.spines["left"].set_visible(False)
+    axes.grid(visible=True, axis="y")
     axes.margins(x=0.08)
-    axes.xaxis.set_major_formatter(lambda value, _: tidy(value))
 
 
 # ----------------------------------------------------------------------------------------------------------- folds
 def folds(subjects: Sequence[Subject]) -> list[Shown]:
     """Every run of a study, with mean and standard deviation."""
-    return [_folds(each, len(subjects) > 1) for each in subjects if each.is_study]
+    return [_folds(each) for each in subjects if each.is_study]
 
 
-def _folds(subject: Subject, several: bool) -> Shown:
+def _folds(subject: Subject) -> Shown:
     metric = subject.metric
     parts = [part for part in PARTS if known(subject.score(part)[0])]
-    runs = counted(len(subject.members), "run")
-    unfinished = "" if subject.summary["finished"] else " The study is not finished: runs are missing."
     said = [f"{PARTS[part]} {scored(*subject.score(part))}" for part in parts]
-    text = f"{metric} over {runs}: {', '.join(said)} (mean ± standard deviation)."
-    reading = of(subject.name if several else "", text)
-    test = [each["scores"]["test"].get(metric) for each in subject.members if "test" in each["scores"]]
+    runs = counted(len(subject.members), "run")
+    reading = of(subject.label, f"{metric} over {runs}: {', '.join(said)} (mean ± standard deviation).")
+    test = [each["scores"].get("test", {}).get(metric) for each in subject.members]
     finite = [value for value in test if known(value)]
     if len(finite) > 1:
         reading += f" The runs lie between {percent(min(finite))} and {percent(max(finite))} on the test part."
-    name = f"folds-{subject.look + 1}"
-    rows = [_fold_row(each, parts, metric) for each in subject.members]
+    if not subject.summary["finished"]:
+        reading += " The study is not finished: runs are missing."
+    rows = []
+    for each in subject.members:
+        values = [percent(each["scores"].get(part, {}).get(metric)) for part in parts]
+        rows.append([each["run"], *values, str(each["best_epoch"]), str(each["epochs"])])
     table = Table(["run", *(f"{PARTS[part]} {metric}" for part in parts), "epoch kept", "of"], rows)
     how = "One point per split and seed; the bar is the mean with one standard deviation to each side."
-    title = "Every run" + (f": {subject.name}" if several else "")
-    drawn = _both(name, reading, 90 + 64 * len(parts), lambda figure: _strip(figure, subject, parts))
-    return Shown(name, title, reading=reading + unfinished, how=how, table=table, **drawn)
-
-
-def _fold_row(member: Mapping[str, Any], parts: Sequence[str], metric: str) -> list[str]:
-    values = [percent(member["scores"].get(part, {}).get(metric)) for part in parts]
-    return [member["run"], *values, str(member["best_epoch"]), str(member["epochs"])]
+    name, title, height = f"folds-{subject.look + 1}", f"Every run{subject.suffix}", 90 + 64 * len(parts)
+    return drawn(name, title, lambda figure: _strip(figure, subject, parts), reading, how, table, height, height)
 
 
 def _strip(figure: Figure, subject: Subject, parts: Sequence[str]) -> None:
@@ -174,20 +158,16 @@ def _strip(figure: Figure, subject: Subject, parts: Sequence[str]) -> None:
         mean, std = subject.score(part)
         if mean is not None and std is not None:
             at = place + 0.32
-            style = {"color": svg.INK, "marker": "|", "markersize": 14, "capsize": 4, "elinewidth": 1.6}
+            style = {"color": canvas.INK, "marker": "|", "markersize": 14, "capsize": 4, "elinewidth": 1.6}
             axes.errorbar(100 * mean, at, xerr=100 * std, zorder=4, **style)  # type: ignore[arg-type]
-            text = {"textcoords": "offset points", "ha": "center", "va": "bottom", "color": svg.INK}
+            text = {"textcoords": "offset points", "ha": "center", "va": "bottom", "color": canvas.INK}
             axes.annotate(f"{100 * mean:.1f} ± {100 * std:.1f}", (100 * mean, at), xytext=(0, 7), **text)  # type: ignore[arg-type]
-    axes.set_yticks(range(len(parts)), [PARTS[part] for part in parts])
+    names = [PARTS[part] for part in parts]
+    name_rows(axes, range(len(parts)), names, f"{subject.metric}, percent")
     axes.set_ylim(-0.5, len(parts) - 0.2)
-    axes.set_xlabel(f"{subject.metric}, percent")
-    axes.tick_params(axis="y", length=0, labelcolor=svg.INK)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x")
     axes.margins(x=0.06)
-    axes.xaxis.set_major_formatter(lambda value, _: tidy(value))
     if 1 < len(seeds) <= len(MARKS):
-        add_legend(figure, [axes])
+        add_legend(figure)
 
 
 def _points(axes: Axes, subject: Subject, part: str, place: int, seeds: Sequence[int]) -> None:
@@ -203,7 +183,7 @@ def _points(axes: Axes, subject: Subject, part: str, place: int, seeds: Sequence
             [100 * value],
             [place - 0.25 + 0.11 * (height % 5)],
             MARKS[look],
-            color=svg.SERIES[look % len(svg.SERIES)],
+            color=canvas.SERIES[look % len(canvas.SERIES)],
             markersize=8,
             alpha=0.8,
             label=f"seed {each['seed']}",

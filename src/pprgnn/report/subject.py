@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pprgnn.data.errors import DataError
 from pprgnn.data.split import Split
+from pprgnn.report.measured.kept import keep_measurements, kept_measurements
 from pprgnn.report.measured.results import Measurements
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.listener import Announce
 from pprgnn.training.run import SUMMARY, Run
 from pprgnn.training.study import STUDY, is_study
 from pprgnn.training.systems import find_system
 
 NEEDED = ("data", "metric", "protocol")
-Announce = Callable[[str], None]
 Records = Sequence[Mapping[str, Any]]
 
 
@@ -40,6 +41,7 @@ class Subject:
         command: What was typed.
         measured: What was measured on the model.
         look: Number of its colour, dash and mark among several.
+        label: Its name among several; alone it needs none.
     """
 
     folder: Path
@@ -54,11 +56,22 @@ class Subject:
     command: str
     measured: Measurements
     look: int = 0
+    label: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """What a title says of one among several."""
+        return f": {self.label}" if self.label else ""
 
     @cached_property
     def system(self) -> str:
         """What the paper of its system calls it."""
         return find_system(self.config.model.system).title
+
+    @property
+    def data(self) -> str:
+        """The name of the data set."""
+        return str(self.summary["data"])
 
     @property
     def metric(self) -> str:
@@ -75,6 +88,12 @@ class Subject:
     def is_study(self) -> bool:
         """Whether it is several runs."""
         return "runs" in self.summary
+
+    @property
+    def seconds(self) -> float:
+        """What training took, all runs of a study together."""
+        runs = self.members if self.is_study else [self.detail]
+        return float(sum(each["seconds"] for each in runs))
 
     @property
     def optimistic(self) -> bool:
@@ -104,10 +123,11 @@ def open_subjects(
         raise DataError("A report needs at least one run; name its folder.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise DataError("The same run was named twice; name each one once.")
-    return [
-        _open(path, name, look, seconds, announce, again)
-        for look, (path, name) in enumerate(zip(paths, _names(paths), strict=True))
-    ]
+    opened = []
+    for look, (path, name) in enumerate(zip(paths, _names(paths), strict=True)):
+        subject = _open(path, name, seconds, announce, again)
+        opened.append(replace(subject, look=look, label=name if len(paths) > 1 else ""))
+    return opened
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -120,7 +140,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _open(folder: Path, name: str, look: int, seconds: float, announce: Announce, again: bool) -> Subject:
+def _open(folder: Path, name: str, seconds: float, announce: Announce, again: bool) -> Subject:
     if not folder.exists():
         raise TrainingError(f"There is no run at {folder}; check the path.")
     config = Run.open(folder).config  # or says that it is none
@@ -134,7 +154,7 @@ def _open(folder: Path, name: str, look: int, seconds: float, announce: Announce
             f"The run in {folder} is damaged ({type(error).__name__}: {error}); train it again."
         ) from error
     measured = _measured(found["detail_folder"], seconds, announce, again)
-    return Subject(folder, name, config, measured=measured, look=look, **found)
+    return Subject(folder, name, config, measured=measured, **found)
 
 
 def _of_run(folder: Path) -> dict[str, Any]:
@@ -168,14 +188,14 @@ def _resume(folder: Path) -> str:
 
 
 def _measured(folder: Path, seconds: float, announce: Announce, again: bool) -> Measurements:
-    from pprgnn.report.measured import keep_measurements, kept_measurements, measure
-
     run = Run.open(folder)
     kept = None if again else kept_measurements(run)
     if kept is not None and not (kept.needs_time() and seconds > kept.allowed):
         return kept
     if not run.model_path.is_file():
         raise TrainingError(f"The run in {folder} has no model any more ({run.model_path.name}); train it again.")
+    from pprgnn.report.measured.measure import measure  # imports torch, and is rarely needed
+
     found = measure(run, seconds, lambda phrase: announce(f"Measuring {folder.name}: {phrase}"))
     try:
         keep_measurements(run, found)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.node_names import node_name
+from pprgnn.data.wording import counted
 from pprgnn.training.attribution import Attribution, LayerReach, attribute
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.hops import hops_to
@@ -191,7 +192,7 @@ def explain_graph(
     data = part[0]
     shares = found.nodes / max(float(found.nodes.abs().sum()), 1e-300)
     names = _Names(dataset, index, data, found.nodes, shares, None)
-    truth = _classes(data.get("y"), None, 0, dataset.facts.class_names)
+    truth = true_classes(data.get("y"), None, 0, dataset.facts.class_names)
     return GraphExplanation(
         graph=index,
         decision=_decision(model, found, truth),
@@ -210,7 +211,7 @@ def _one_graph(model: Model, dataset: GraphDataset, graph: int, task: str) -> Gr
     check_system(model)
     if not 0 <= graph < len(dataset):
         raise TrainingError(
-            f"{dataset.facts.name} has {len(dataset):,} graph{'s' * (len(dataset) != 1)}, numbered from 0, but "
+            f"{dataset.facts.name} has {counted(len(dataset), 'graph')}, numbered from 0, but "
             f"graph {graph} was asked for."
         )
     part: GraphDataset = dataset if len(dataset) == 1 else dataset[[graph]]
@@ -272,7 +273,7 @@ class _Names:
     def classes(self, node: int) -> list[str] | None:
         if self.dataset.facts.task != "node":
             return None
-        return _classes(self.data.get("y"), self.data.get("labelled"), node, self.dataset.facts.class_names)
+        return true_classes(self.data.get("y"), self.data.get("labelled"), node, self.dataset.facts.class_names)
 
     def largest(self, among: Tensor, top: int) -> list[InfluentialNode]:
         """The largest contributions among these nodes; those of 0 are none."""
@@ -292,7 +293,7 @@ class _Names:
         )
 
 
-def _classes(y: Tensor | None, labelled: Tensor | None, row: int, names: Sequence[str]) -> list[str] | None:
+def true_classes(y: Tensor | None, labelled: Tensor | None, row: int, names: Sequence[str]) -> list[str] | None:
     """The names of the classes in a row of labels; ``None`` if it is not labelled."""
     if y is None or (labelled is not None and not bool(labelled[row])):
         return None

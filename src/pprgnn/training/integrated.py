@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.sparse_features import to_dense
-from pprgnn.training.attribution import _following, _logits, _score, decided
+from pprgnn.training.attribution import _following, _logits, decided, target_score
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.model import Model
@@ -87,7 +87,7 @@ class _Way:
 
     def score(self, point: Tensor) -> Tensor:
         logits = _logits(self.model.network, self.batch, self.row, point)
-        return _score(logits, self.target, self.model.facts.multi_label)
+        return target_score(logits, self.target, self.model.facts.multi_label)
 
     def score_at(self, place: float) -> float:
         with torch.no_grad():

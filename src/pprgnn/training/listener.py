@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pprgnn.training.loop import Record, Training
+
+Announce = Callable[[str], None]  # is told what comes next, a phrase each
+
+
+def silent(phrase: str) -> None:
+    """Say nothing."""
 
 
 class Listener(Protocol):

@@ -14,7 +14,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from pprgnn.experiments import paper
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Baseline
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.training.metrics import ACCURACY, MICRO_F1, scores
 from pprgnn.training.run import DATA
 from pprgnn.training.systems import find_system
@@ -24,32 +24,32 @@ STEPS, ALPHA = 50, 0.9  # of label propagation
 MOST_MESSAGES = 1 << 26  # numbers that it may send in a step
 
 
-def baselines(subject: Subject, allowance: Allowance) -> list[Baseline]:
+def baselines(trained: TrainedRun, allowance: Allowance) -> list[Baseline]:
     """Those that can be had here; what cannot be compared is left out."""
-    return [*_measured(subject), *published(subject)]
+    return [*_measured(trained), *published(trained)]
 
 
 # ---------------------------------------------------------------------------------------------- here and now
-def _measured(subject: Subject) -> Iterator[Baseline]:
-    y, masks = subject.dataset.labels(), {part: mask.cpu() for part, mask in subject.masks.items()}
-    facts, wanted, metric = subject.model.facts, y[masks[subject.part]], subject.metric
+def _measured(trained: TrainedRun) -> Iterator[Baseline]:
+    y, masks = trained.dataset.labels(), {part: mask.cpu() for part, mask in trained.masks.items()}
+    facts, wanted, metric = trained.model.facts, y[masks[trained.part]], trained.metric
     prior = prior_logits(y[masks["train"]], len(facts.class_names))
     for name, levels in trivial_levels(prior, wanted, facts.multi_label, [metric]).items():
         if math.isfinite(value := levels.get(metric, math.nan)):
             yield Baseline(name, value, None, TRIVIAL[name], measured=True)
-    if facts.task == "node" and not facts.multi_label and len(subject.dataset) == 1:
-        logits = spread_labels(subject, y, masks["train"])
+    if facts.task == "node" and not facts.multi_label and len(trained.dataset) == 1:
+        logits = spread_labels(trained, y, masks["train"])
         if logits is None:
             return
-        value = scores(logits[masks[subject.part]], wanted, multi_label=False, metrics=[metric])[metric]
+        value = scores(logits[masks[trained.part]], wanted, multi_label=False, metrics=[metric])[metric]
         if math.isfinite(value):
             told = f"training labels spread {STEPS} times over the edges (α = {ALPHA:g}); no features, no weights"
             yield Baseline("label propagation", value, None, told, measured=True)
 
 
-def spread_labels(subject: Subject, y: Tensor, train: Tensor) -> Tensor | None:
+def spread_labels(trained: TrainedRun, y: Tensor, train: Tensor) -> Tensor | None:
     """By label propagation, a row of scores for each node; ``None``: it would take too long."""
-    data, num_classes = subject.dataset[0], len(subject.model.facts.class_names)
+    data, num_classes = trained.dataset[0], len(trained.model.facts.class_names)
     if data.edge_index.size(1) * num_classes > MOST_MESSAGES:
         return None
     weight = data.get("edge_weight")
@@ -61,15 +61,15 @@ def spread_labels(subject: Subject, y: Tensor, train: Tensor) -> Tensor | None:
 
 
 # ------------------------------------------------------------------------------------------------- published
-def published(subject: Subject) -> Iterator[Baseline]:
+def published(trained: TrainedRun) -> Iterator[Baseline]:
     """What the paper, and others on the same splits, report for this data set."""
-    if (subject.run.folder / DATA).is_file():  # somebody's own graph, whatever it is called
+    if (trained.run.folder / DATA).is_file():  # somebody's own graph, whatever it is called
         return
-    name, protocol = subject.dataset.facts.name, subject.split.protocol
-    if subject.metric == MICRO_F1 and name == "PPI":
+    name, protocol = trained.dataset.facts.name, trained.split.protocol
+    if trained.metric == MICRO_F1 and name == "PPI":
         for system, value in _ours_first(paper.PPI):
             yield _paper_value(system, value, "the paper's table for PPI")
-    if subject.metric != ACCURACY:
+    if trained.metric != ACCURACY:
         return
     table = {system: values[name] for system, values in paper.GRAPHS.items() if name in values}
     for system, value in _ours_first(table):

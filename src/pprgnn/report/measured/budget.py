@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pprgnn.report.measured.results import Missing
 
-PARTS = 6  # that take time: each gets about so much of what is there
+TIMED_PARTS = 6  # that take time: each gets about so much of what is there
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Allowance:
 
     def too_long(self, what: str, seconds: float) -> Missing:
         """It is not measured, because it would take so long; and how to have it measured."""
-        enough = self.asked + PARTS * max(seconds - max(self.left, 0.0), 1.0)
+        enough = self.asked + TIMED_PARTS * max(seconds - max(self.left, 0.0), 1.0)
         return Missing(
             f"{what} would take about {math.ceil(seconds)} s; `pprgnn report {self.folder} --seconds "
             f"{10 * math.ceil(enough / 10)}` measures it.",

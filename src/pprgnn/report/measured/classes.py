@@ -7,19 +7,19 @@ from torch import Tensor
 
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import ClassScores
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.training.metrics import top_labels
 
 
-def classes(subject: Subject, allowance: Allowance) -> ClassScores:
+def classes(trained: TrainedRun, allowance: Allowance) -> ClassScores:
     """Of the part that is scored."""
-    facts, logits, y = subject.model.facts, subject.logits, subject.y
+    facts, logits, y = trained.model.facts, trained.logits, trained.y
     names = list(facts.class_names)
     confusion = None
     if facts.multi_label:
         true = y > 0
-        oracle = subject.metric.startswith("oracle")
-        marks = top_labels(logits, true.sum(1)) if oracle else subject.model.decide(logits)
+        oracle = trained.metric.startswith("oracle")
+        marks = top_labels(logits, true.sum(1)) if oracle else trained.model.decide(logits)
         counts = [(each.sum(0)).tolist() for each in (true & marks, true, marks)]
     else:
         table = _table(logits, y, len(names))
@@ -27,7 +27,7 @@ def classes(subject: Subject, allowance: Allowance) -> ClassScores:
         confusion = table.tolist()
     rows = list(zip(*counts, strict=True))  # hits, labelled so, predicted so
     return ClassScores(
-        part=subject.part,
+        part=trained.part,
         names=names,
         precision=[_ratio(hits, predicted) for hits, _, predicted in rows],
         recall=[_ratio(hits, labelled) for hits, labelled, _ in rows],

@@ -12,19 +12,19 @@ from torch import Tensor
 from pprgnn.core.backend.passes import step
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Convergence, Missing
-from pprgnn.report.measured.solves import Asked, Passes, Solve
-from pprgnn.report.measured.subject import Subject, of_layers
+from pprgnn.report.measured.solves import Passes, Recursion, Solve
+from pprgnn.report.measured.trained_run import TrainedRun, of_layers
 
 CONSECUTIVE, STRIDE = 60, 15  # every depth up to the first, then every so many; odd, lest a cycle of two is missed
 DEEPEST = 2000
 POINTS = 6  # a curve of fewer shows nothing
 
 
-def convergence(subject: Subject, allowance: Allowance) -> list[Convergence] | Missing:
+def convergence(trained: TrainedRun, allowance: Allowance) -> list[Convergence] | Missing:
     """For each layer, how its error falls with depth."""
-    if not subject.solves:
-        return subject.without_recursion()
-    return of_layers(subject.solves, allowance, layer_convergence)
+    if not trained.solves:
+        return trained.without_recursion()
+    return of_layers(trained.solves, allowance, layer_convergence)
 
 
 def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missing:
@@ -47,11 +47,11 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
         reference = passes.state(deepest).clone()
     if not math.isfinite(size := problem.space.norm(reference)):
         return _overflow(solve)
-    rounding = max(unit * max(1.0, size / scale), _shaken(solve.problem, deepest, reference, unit) / scale)
+    rounding = max(unit * max(1.0, size / scale), _perturbed(solve.problem, deepest, reference, unit) / scale)
     stride = 1
     while stride < deepest and _steps(deepest, stride) * solve.step_seconds > 0.8 * allowance.left:
         stride += 2
-    faded, depths, errors, influence = _Faded(passes), list[int](), list[float](), list[float]()
+    faded, depths, errors, influence = _Influence(passes), list[int](), list[float](), list[float]()
     for depth in _depths(deepest, stride, solve.depth):
         if depth > POINTS and not allowance.allows(depth * solve.step_seconds):
             break
@@ -76,12 +76,12 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
     )
 
 
-def _shaken(problem: Asked, depth: int, state: Tensor, unit: float) -> float:
+def _perturbed(problem: Recursion, depth: int, state: Tensor, unit: float) -> float:
     """By how much the state moves when every number of B moves by one unit of rounding, up or down."""
     draw = torch.Generator().manual_seed(0)
     signs = torch.randint(2, problem.b.shape, generator=draw).to(problem.b) * 2 - 1
-    shaken = replace(problem, b=problem.b * (1 + unit * signs))
-    return problem.space.norm(Passes(shaken).state(depth) - state)
+    perturbed = replace(problem, b=problem.b * (1 + unit * signs))
+    return problem.space.norm(Passes(perturbed).state(depth) - state)
 
 
 def _overflow(solve: Solve) -> Missing:
@@ -110,7 +110,7 @@ def _deep_enough(
         depth = deeper
 
 
-class _Faded:
+class _Influence:
     """The paper's estimate: E⁽⁰⁾ = B, E⁽ᵏ⁺¹⁾ = φ(βₖ₊₁ Ã E⁽ᵏ⁾ W), asked for with growing k."""
 
     def __init__(self, passes: Passes) -> None:

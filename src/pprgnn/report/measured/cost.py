@@ -13,13 +13,12 @@ from torch import Tensor
 from pprgnn.core.activation import IDENTITY, RELU
 from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.decay import decay
-from pprgnn.core.depth import Fixed
 from pprgnn.core.problem import Problem
 from pprgnn.core.recursion import descend
-from pprgnn.core.solve import solve
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Cost, Missing
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.solves import solved
+from pprgnn.report.measured.trained_run import TrainedRun
 
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 USUAL_TERMS = 5
@@ -31,11 +30,11 @@ REPEATS = 3
 Pass = Callable[[int], Tensor]  # from a depth to a state with a gradient
 
 
-def cost(subject: Subject, allowance: Allowance) -> Cost | Missing:
+def cost(trained: TrainedRun, allowance: Allowance) -> Cost | Missing:
     """Of the first layer, at growing depth."""
-    asked = next((each for each in subject.solves if isinstance(each.given, Problem)), None)
+    asked = next((each for each in trained.solves if isinstance(each.given, Problem)), None)
     if asked is None:
-        return subject.without_product()
+        return trained.without_product()
     assert isinstance(asked.given, Problem)
     problem = asked.given
     least = 8 * REPEATS * sum(DEPTHS[:FEWEST]) * asked.step_seconds
@@ -43,7 +42,7 @@ def cost(subject: Subject, allowance: Allowance) -> Cost | Missing:
         return allowance.too_long("Time and memory against depth", least)
     leaves = (problem.b.detach().clone().requires_grad_(), problem.weight.detach().clone().requires_grad_())
     terms = asked.layer.grad_terms or USUAL_TERMS
-    ours, plain = _ours(problem, leaves, terms), _unrolled(problem, leaves)
+    plain = _unrolled(problem, leaves)
     state_bytes = problem.b.numel() * problem.b.element_size()
     found: list[tuple[int, float, int]] = []
     beside: list[tuple[float | None, int | None]] = []
@@ -51,7 +50,7 @@ def cost(subject: Subject, allowance: Allowance) -> Cost | Missing:
     for depth in DEPTHS:
         if len(found) >= FEWEST and not allowance.allows(2 * (REPEATS + 1) * last):
             break
-        kept, last = _measured(ours, depth, leaves)
+        kept, last = _measured(lambda depth: solved(problem, *leaves, depth, terms), depth, leaves)
         found.append((depth, last, kept))
         fits = STATES_PER_STEP * depth * state_bytes <= MEMORY
         if fits and (not beside or (beside[-1][0] is not None and allowance.allows(_next(beside)))):
@@ -74,20 +73,6 @@ def cost(subject: Subject, allowance: Allowance) -> Cost | Missing:
 def _next(beside: list[tuple[float | None, int | None]]) -> float:
     """What twice the depth is going to take."""
     return 2 * (REPEATS + 1) * (beside[-1][0] or 0.0)
-
-
-def _ours(problem: Problem, leaves: tuple[Tensor, Tensor], terms: int) -> Pass:
-    def run(depth: int) -> Tensor:
-        return solve(
-            *leaves,
-            problem.adj,
-            eps=problem.eps,
-            depth=Fixed(depth),
-            grad_terms=terms,
-            activation=problem.activation,
-        ).state
-
-    return run
 
 
 def _unrolled(problem: Problem, leaves: tuple[Tensor, Tensor]) -> Pass:

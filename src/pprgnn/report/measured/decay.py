@@ -9,16 +9,16 @@ from operator import mul
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Decay, Missing
 from pprgnn.report.measured.solves import Solve
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.training.guard import largest_norm
 
 LITTLE, FARTHEST = 1e-4, 100
 ALPHAS = (0.1, 0.2)
 
 
-def decay(subject: Subject, allowance: Allowance) -> list[Decay] | Missing:
+def decay(trained: TrainedRun, allowance: Allowance) -> list[Decay] | Missing:
     """For each layer, the products of its decay."""
-    return [layer_decay(solve) for solve in subject.solves] or subject.without_recursion()
+    return [layer_decay(solve) for solve in trained.solves] or trained.without_recursion()
 
 
 def layer_decay(solve: Solve) -> Decay:

@@ -6,7 +6,7 @@ import time
 
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import FeatureShares, Missing
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import check_system
 from pprgnn.training.explain_features import SAMPLE, check_features_read, drawn_rows, overall_features
@@ -16,20 +16,20 @@ LISTED = 20
 PASSES = 6 * FEWEST  # that the features of a decision take at least: gradients, each as long as three passes
 
 
-def features(subject: Subject, allowance: Allowance) -> FeatureShares | Missing:
+def features(trained: TrainedRun, allowance: Allowance) -> FeatureShares | Missing:
     """The shares of the most important ones."""
-    each, started = PASSES * subject.pass_seconds, time.perf_counter()
+    each, started = PASSES * trained.pass_seconds, time.perf_counter()
 
     def go_on(done: int) -> bool:
         return allowance.allows(1.5 * (time.perf_counter() - started) / done)
 
     try:
-        check_system(subject.model)
-        check_features_read(subject.model)
+        check_system(trained.model)
+        check_features_read(trained.model)
         if not allowance.allows(each):
             return allowance.too_long("Which features decide", each)
-        rows = drawn_rows(subject.batches, subject.masks[subject.part], SAMPLE)
-        found = overall_features(subject.model, subject.batches, rows, go_on)
+        rows = drawn_rows(trained.batches, trained.masks[trained.part], SAMPLE)
+        found = overall_features(trained.model, trained.batches, rows, go_on)
     except TrainingError as error:
         return Missing(str(error))
     shown = [each for each in found.features[:LISTED] if each.importance > 0]
@@ -39,7 +39,7 @@ def features(subject: Subject, allowance: Allowance) -> FeatureShares | Missing:
         [each.name for each in shown],
         [each.share for each in shown],
         len(found.features),
-        subject.model.facts.task,
+        trained.model.facts.task,
         found.samples,
         found.residual,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -55,7 +56,9 @@ def _built(kind: Any, value: Any) -> Any:
     """A value out of JSON in this type; ValueError: it does not fit."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (UnionType, Union):
-        return _one_of(inner, value)
+        for each in inner:
+            with suppress(ValueError):
+                return _built(each, value)
     if is_dataclass(kind) and isinstance(value, dict) and set(value) == {each.name for each in fields(kind)}:
         hints = get_type_hints(kind)
         return kind(**{name: _built(hints[name], each) for name, each in value.items()})  # type: ignore[operator]
@@ -70,13 +73,3 @@ def _built(kind: Any, value: Any) -> Any:
     if kind in (float, int, str, bool, NoneType) and type(value) is kind:
         return value
     raise ValueError(f"{value!r} is not {kind}")
-
-
-def _one_of(kinds: tuple[Any, ...], value: Any) -> Any:
-    first, *others = kinds
-    if not others:
-        return _built(first, value)
-    try:
-        return _built(first, value)
-    except ValueError:
-        return _one_of(tuple(others), value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -11,9 +11,9 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency, times
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Reach, ReachLine
-from pprgnn.report.measured.solves import at_depths
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.training.attribution import attribute
+from pprgnn.training.depths import at_depths
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain_features import drawn_rows
 from pprgnn.training.hops import hops_to
@@ -24,17 +24,17 @@ HOPS = 100  # that are told apart while counting
 RATE, FADED = 0.9, 1e-5  # of IGNN, and when its series is cut off
 
 
-def reach(subject: Subject, allowance: Allowance) -> Reach | Missing:
+def reach(trained: TrainedRun, allowance: Allowance) -> Reach | Missing:
     """The mean over some nodes of the share of influence by hop."""
-    system = subject.system
-    if subject.model.facts.task != "node":
+    system = trained.system
+    if trained.model.facts.task != "node":
         return Missing("Labels are of whole graphs, so there is no node from which to count hops.")
     if not system.whole_gradient:
         return Missing(f"There is no gradient from the logits of {system.title} back to all nodes.")
-    if not allowance.allows(subject.pass_seconds):
-        return allowance.too_long("From how far away decisions come", subject.pass_seconds)
+    if not allowance.allows(trained.pass_seconds):
+        return allowance.too_long("From how far away decisions come", trained.pass_seconds)
     try:
-        ours, others, counts = _measured(subject, allowance)
+        ours, others, counts = _measured(trained, allowance)
     except TrainingError as error:
         return Missing(str(error))
     if not ours:
@@ -59,23 +59,23 @@ def reach(subject: Subject, allowance: Allowance) -> Reach | Missing:
 
 
 def _measured(
-    subject: Subject, allowance: Allowance
+    trained: TrainedRun, allowance: Allowance
 ) -> tuple[list[Tensor], dict[str, list[Tensor]], list[Tensor]]:
     """By hop, for each node: shares of the trained network, shares by the graph alone, numbers of nodes."""
     ours, counts = list[Tensor](), list[Tensor]()
     others: dict[str, list[Tensor]] = {name: [] for name in WEIGHTLESS}
-    depths = [(solve.layer, solve.depth) for solve in subject.solves] if len(subject.batches.sizes) == 1 else []
-    seconds = subject.pass_seconds
-    for graph, nodes in drawn_rows(subject.batches, subject.masks[subject.part], NODES).items():
-        batch = subject.batches.batch(torch.tensor([graph], device=subject.model.device))
-        edges, size = subject.dataset[graph].edge_index, int(subject.batches.sizes[graph])
+    depths = [(solve.layer, solve.depth) for solve in trained.solves] if len(trained.batches.sizes) == 1 else []
+    seconds = trained.pass_seconds
+    for graph, nodes in drawn_rows(trained.batches, trained.masks[trained.part], NODES).items():
+        batch = trained.batches.batch(torch.tensor([graph], device=trained.model.device))
+        edges, size = trained.dataset[graph].edge_index, int(trained.batches.sizes[graph])
         distances, shares = list[tuple[int, Tensor]](), list[Tensor]()
         for node in nodes:
             if (ours or shares) and not allowance.allows(1.5 * seconds):  # the others need some time, too
                 break
             started = time.perf_counter()
             with at_depths(depths):
-                influence = attribute(subject.model, batch, node, None, None).nodes.abs()
+                influence = attribute(trained.model, batch, node, None, None).nodes.abs()
             distance = hops_to(edges, size, node)
             seconds = time.perf_counter() - started
             if float(influence.sum()) > 0:
@@ -84,11 +84,11 @@ def _measured(
                 counts.append(torch.bincount(distance[distance >= 0].clamp(max=HOPS), minlength=HOPS + 1).double())
         ours += shares
         if distances:
-            adj = subject.usual_adjacency([graph], undirected=False)
+            adj = trained.usual_adjacency([graph], undirected=False)
             rows = torch.zeros(size, len(distances), dtype=adj.dtype, device=adj.device)
             rows[[node for node, _ in distances], range(len(distances))] = 1.0
-            for name, follow in WEIGHTLESS.items():
-                columns = follow(adj, rows).abs().double().cpu().unbind(1)
+            for name, factors in WEIGHTLESS.items():
+                columns = influences(factors, adj, rows).abs().double().cpu().unbind(1)
                 others[name] += [_by_hop(each, far) for each, (_, far) in zip(columns, distances, strict=True)]
     return ours, others, counts
 
@@ -101,32 +101,6 @@ def _by_hop(influence: Tensor, distance: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------- from the graph alone
-def _gcn(layers: int) -> Callable[[Adjacency, Tensor], Tensor]:
-    def follow(adj: Adjacency, rows: Tensor) -> Tensor:
-        for _ in range(layers):
-            rows = times(adj, rows, transposed=True)  # rows of Ãᵏ, as columns
-        return rows
-
-    return follow
-
-
-def _series(factors: list[float]) -> Callable[[Adjacency, Tensor], Tensor]:
-    """Σ of factor · Ãⁱ."""
-
-    def follow(adj: Adjacency, rows: Tensor) -> Tensor:
-        total = factors[0] * rows
-        for factor in factors[1:]:
-            rows = times(adj, rows, transposed=True)
-            total += factor * rows
-        return total
-
-    return follow
-
-
-def _appnp(alpha: float, steps: int) -> list[float]:
-    return [alpha * (1 - alpha) ** i for i in range(steps)] + [(1 - alpha) ** steps]
-
-
 def _ignn() -> list[float]:
     factors = [1.0]
     while factors[-1] > FADED:
@@ -134,9 +108,19 @@ def _ignn() -> list[float]:
     return factors
 
 
-WEIGHTLESS: dict[str, Callable[[Adjacency, Tensor], Tensor]] = {
-    "GCN, 2 layers": _gcn(2),
-    "GCN, 8 layers": _gcn(8),
-    "APPNP (α = 0.1, 10 steps)": _series(_appnp(0.1, 10)),
-    "IGNN (fixed point, rate 0.9)": _series(_ignn()),
+# Without weights, each of these is Σ of factor · Ãⁱ.
+WEIGHTLESS: dict[str, list[float]] = {
+    "GCN, 2 layers": [0.0] * 2 + [1.0],
+    "GCN, 8 layers": [0.0] * 8 + [1.0],
+    "APPNP (α = 0.1, 10 steps)": [0.1 * 0.9**i for i in range(10)] + [0.9**10],
+    "IGNN (fixed point, rate 0.9)": _ignn(),
 }
+
+
+def influences(factors: Sequence[float], adj: Adjacency, rows: Tensor) -> Tensor:
+    """Of all nodes on these, which are columns of ones: rows of the series, as columns."""
+    total = factors[0] * rows
+    for factor in factors[1:]:
+        rows = times(adj, rows, transposed=True)
+        total += factor * rows
+    return total

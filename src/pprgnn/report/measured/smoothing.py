@@ -11,8 +11,8 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Smoothing, SmoothingLine
-from pprgnn.report.measured.solves import at_depths
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
+from pprgnn.training.depths import at_depths
 
 DEPTHS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 ALPHA = 0.1  # of APPNP
@@ -20,20 +20,20 @@ AT_ONCE = 1 << 22  # numbers in double precision
 FEWEST = 3
 
 
-def smoothing(subject: Subject, allowance: Allowance) -> Smoothing | Missing:
+def smoothing(trained: TrainedRun, allowance: Allowance) -> Smoothing | Missing:
     """Energy and distance of states at growing depth."""
-    network, few = subject.model.network, subject.few
+    network, few = trained.model.network, trained.few
     layers = [layer for _, layer in infinite_layers(network)]
     if not layers:
-        return subject.without_recursion()
-    if not allowance.allows(2 * subject.pass_seconds):
-        return allowance.too_long("States at growing depth", 2 * subject.pass_seconds)
-    adj = subject.usual_adjacency(subject.graphs, undirected=True)
-    exact, x = adj.to(torch.float64), subject.input.to(adj.dtype)
-    names = (subject.system.title, "SGC: propagation without weights", f"APPNP (α = {ALPHA:g})")
+        return trained.without_recursion()
+    if not allowance.allows(2 * trained.pass_seconds):
+        return allowance.too_long("States at growing depth", 2 * trained.pass_seconds)
+    adj = trained.usual_adjacency(trained.graphs, undirected=True)
+    exact, x = adj.to(torch.float64), trained.input.to(adj.dtype)
+    names = (trained.system.title, "SGC: propagation without weights", f"APPNP (α = {ALPHA:g})")
     found: list[list[tuple[float, float]]] = [[] for _ in names]
     depths, level, sgc, appnp = list[int](), 0, x, x
-    with subject.model.precise(), torch.no_grad():
+    with trained.model.precise(), torch.no_grad():
         for depth in DEPTHS:
             started = time.perf_counter()
             with at_depths((layer, depth) for layer in layers):

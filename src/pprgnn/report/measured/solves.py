@@ -1,9 +1,9 @@
-"""What the infinite-depth layers of a network were asked to solve, caught in an evaluation."""
+"""What the infinite-depth layers of a network were asked to solve, recorded in an evaluation."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.passes import permuted, run_pass
 from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import Fixed
 from pprgnn.core.problem import Problem
+from pprgnn.core.solve import solve
 from pprgnn.core.steps import Steps
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.infinite_layer import InfiniteLayer
@@ -25,7 +25,7 @@ from pprgnn.nn.layers import infinite_layers
 
 SMALL = 2_000_000  # numbers in a state: up to here, double precision takes no time worth mentioning
 
-Asked: TypeAlias = "Problem | Steps"
+Recursion: TypeAlias = "Problem | Steps"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +41,13 @@ class Solve:
 
     name: str
     layer: InfiniteLayer
-    given: Asked
+    given: Recursion
     depth: int
     status: str
     tol: float
 
     @cached_property
-    def problem(self) -> Asked:
+    def problem(self) -> Recursion:
         """The recursion in double precision, where it is a matter of matrices that are small enough."""
         given = self.given
         if isinstance(given, Steps) or given.b.numel() > SMALL or given.b.device.type == "mps":
@@ -68,7 +68,7 @@ class Solve:
 class Passes:
     """Passes of any depth through a recursion; a state is good until the next one."""
 
-    def __init__(self, problem: Asked) -> None:
+    def __init__(self, problem: Recursion) -> None:
         self.problem = permuted(problem)  # norms do not care about the order of nodes
         self.buffers = [torch.empty_like(problem.b) for _ in range(2)]
 
@@ -79,31 +79,31 @@ class Passes:
 
 
 @contextmanager
-def caught(network: torch.nn.Module) -> Iterator[dict[str, Asked]]:
+def recorded(network: torch.nn.Module) -> Iterator[dict[str, Recursion]]:
     """Within it, the last recursion of each layer by its name; layers that solve something else are not there."""
-    layers, asked = infinite_layers(network), dict[str, Asked]()
+    layers, asked = infinite_layers(network), dict[str, Recursion]()
     try:
         for name, layer in layers:
-            layer.__dict__["_solve_product"] = _product_caught(name, layer, asked)
+            layer.__dict__["solve_product"] = _record_product(name, layer, asked)
             if isinstance(layer, InfiniteDepth):
-                layer.__dict__["problem"] = _steps_caught(name, layer, asked)
+                layer.__dict__["problem"] = _record_steps(name, layer, asked)
         yield asked
     finally:
         for _, layer in layers:
-            for method in ("_solve_product", "problem"):
+            for method in ("solve_product", "problem"):
                 layer.__dict__.pop(method, None)
 
 
-def _product_caught(name: str, layer: InfiniteLayer, asked: dict[str, Asked]) -> Callable[..., Any]:
+def _record_product(name: str, layer: InfiniteLayer, asked: dict[str, Recursion]) -> Callable[..., Any]:
     def solve_product(b: Tensor, weight: Tensor, adj: Adjacency) -> Any:
         eps = as_eps(layer.eps, b, weight.size(0))
         asked[name] = Problem(b.contiguous(), weight, eps, adj, layer.activation).detach()
-        return type(layer)._solve_product(layer, b, weight, adj)
+        return type(layer).solve_product(layer, b, weight, adj)
 
     return solve_product
 
 
-def _steps_caught(name: str, layer: InfiniteDepth, asked: dict[str, Asked]) -> Callable[..., Any]:
+def _record_steps(name: str, layer: InfiniteDepth, asked: dict[str, Recursion]) -> Callable[..., Any]:
     def problem(*args: Any, **kwargs: Any) -> Steps:
         found = type(layer).problem(layer, *args, **kwargs)
         asked[name] = found.detach()
@@ -112,8 +112,8 @@ def _steps_caught(name: str, layer: InfiniteDepth, asked: dict[str, Asked]) -> C
     return problem
 
 
-def solves_of(network: torch.nn.Module, asked: dict[str, Asked]) -> list[Solve]:
-    """The layers that were caught, in their order, with what came of their last pass."""
+def solves_of(network: torch.nn.Module, asked: dict[str, Recursion]) -> list[Solve]:
+    """The layers that were recorded, in their order, with what came of their last pass."""
     return [
         Solve(name, layer, asked[name], layer.last_solution.depth, layer.last_solution.status.name, layer.tol)
         for name, layer in infinite_layers(network)
@@ -121,17 +121,7 @@ def solves_of(network: torch.nn.Module, asked: dict[str, Asked]) -> list[Solve]:
     ]
 
 
-@contextmanager
-def at_depths(layers: Iterable[tuple[InfiniteLayer, int]]) -> Iterator[None]:
-    """Within it, layers go exactly so deep; those of an equilibrium make so many steps."""
-    chosen = list(layers)
-    names = [("steps" if isinstance(layer, EquilibriumConv) else "depth_rule") for layer, _ in chosen]
-    before = [(getattr(layer, name), layer.last_solution) for (layer, _), name in zip(chosen, names, strict=True)]
-    try:
-        for (layer, depth), name in zip(chosen, names, strict=True):
-            setattr(layer, name, depth if name == "steps" else Fixed(depth))
-        yield
-    finally:
-        for (layer, _), name, (old, solution) in zip(chosen, names, before, strict=True):
-            setattr(layer, name, old)
-            layer.last_solution = solution
+def solved(problem: Problem, b: Tensor, weight: Tensor, depth: int, terms: int) -> Tensor:
+    """The state of such a problem at a depth, for other B and W, with a gradient of so many terms."""
+    phi, eps = problem.activation, problem.eps
+    return solve(b, weight, problem.adj, eps=eps, depth=Fixed(depth), grad_terms=terms, activation=phi).state

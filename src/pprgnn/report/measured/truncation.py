@@ -10,14 +10,13 @@ from torch import Tensor
 
 from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.bounds import StepBounds
-from pprgnn.core.depth import Fixed
 from pprgnn.core.problem import Problem
 from pprgnn.core.solution import frobenius_norm
-from pprgnn.core.solve import solve as run_solve
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Truncation
-from pprgnn.report.measured.solves import Solve, at_depths
-from pprgnn.report.measured.subject import Subject, of_layers
+from pprgnn.report.measured.solves import Solve, solved
+from pprgnn.report.measured.trained_run import TrainedRun, of_layers
+from pprgnn.training.depths import at_depths
 from pprgnn.training.memory import available_memory, size_text
 from pprgnn.training.model import forward
 from pprgnn.training.objective import Objective, balanced_weights
@@ -27,15 +26,15 @@ SPARE = 4  # states that a solve needs beside those it keeps
 USUAL_MEMORY = 4 << 30  # where the system does not tell
 
 
-def truncation(subject: Subject, allowance: Allowance) -> list[Truncation] | Missing:
+def truncation(trained: TrainedRun, allowance: Allowance) -> list[Truncation] | Missing:
     """For each layer, how good a gradient of few terms is."""
-    solves = [solve for solve in subject.solves if isinstance(solve.given, Problem)]
+    solves = [solve for solve in trained.solves if isinstance(solve.given, Problem)]
     if not solves:
-        return subject.without_product()
+        return trained.without_product()
     steps = sum(3 * solve.depth * solve.step_seconds for solve in solves)
     if not allowance.allows((1 + POINTS) * steps):
         return allowance.too_long("Gradients of few terms against all of them", (1 + POINTS) * steps)
-    arriving = arriving_gradients(subject, solves)
+    arriving = arriving_gradients(trained, solves)
     try:
         return of_layers(
             solves, allowance, lambda solve, share: layer_truncation(solve, arriving[solve.name], share)
@@ -44,12 +43,12 @@ def truncation(subject: Subject, allowance: Allowance) -> list[Truncation] | Mis
         release_buffers()  # as many states as there were terms
 
 
-def arriving_gradients(subject: Subject, solves: list[Solve]) -> dict[str, Tensor]:
+def arriving_gradients(trained: TrainedRun, solves: list[Solve]) -> dict[str, Tensor]:
     """The gradient of the training loss, without dropout, with respect to what each of these layers returns."""
-    model, outputs = subject.model, dict[str, Tensor]()
+    model, outputs = trained.model, dict[str, Tensor]()
     weights = None
     if model.config.training.class_weights == "balanced":
-        y = subject.dataset.labels()[subject.masks["train"].cpu()]
+        y = trained.dataset.labels()[trained.masks["train"].cpu()]
         weights = balanced_weights(y, model.shape.num_classes, model.facts.multi_label)
 
     def keep(name: str, output: Tensor) -> None:
@@ -62,8 +61,8 @@ def arriving_gradients(subject: Subject, solves: list[Solve]) -> dict[str, Tenso
     depths = [(solve.layer, solve.depth) for solve in solves]
     try:
         with model.precise(), at_depths(depths), torch.enable_grad():
-            logits = forward(model.network, subject.few)
-            loss = Objective(model.facts.multi_label, weights)(logits, subject.few.y)
+            logits = forward(model.network, trained.few)
+            loss = Objective(model.facts.multi_label, weights)(logits, trained.few.y)
             found = torch.autograd.grad(loss, list(outputs.values()), materialize_grads=True)
     finally:
         for hook in hooks:
@@ -116,15 +115,7 @@ def _gradients(problem: Problem, depth: int, terms: int, arriving: Tensor) -> tu
     """Of B and W, with so many terms."""
     b, weight = (each.detach().clone().requires_grad_() for each in (problem.b, problem.weight))
     with torch.enable_grad():
-        state = run_solve(
-            b,
-            weight,
-            problem.adj,
-            eps=problem.eps,
-            depth=Fixed(depth),
-            grad_terms=terms,
-            activation=problem.activation,
-        ).state
+        state = solved(problem, b, weight, depth, terms)
         of_b, of_weight = torch.autograd.grad(state, [b, weight], arriving)
     return of_b, of_weight
 

@@ -1,7 +1,7 @@
-"""Drawings as inline SVG whose colours are those of the page: one drawing for light, dark and paper.
+"""A figure as inline SVG or as PNG, in one style, whatever the user's own is. The same values give the same bytes.
 
-matplotlib draws with the colours of the light page; each of them becomes a CSS variable, with itself to fall back
-on. Text stays text, and the same values give the same bytes.
+The SVG has the colours of the page: matplotlib draws with those of the light one, and each of them becomes a CSS
+variable with itself to fall back on. Text stays text.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
+
+from pprgnn.data.whole_file import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,15 +35,6 @@ VARIABLES = {
     PINK: "pink",
     ORANGE: "orange",
     SKY: "sky",
-    # As the pictures of RESULTS.md have them.
-    "#000000": "ink",
-    "#8c8c8c": "soft",
-    "#dddddd": "grid",
-    "#d55e00": "red",
-    "#009e73": "green",
-    "#cc79a7": "pink",
-    "#e69f00": "orange",
-    "#56b4e9": "sky",
 }
 HALF, WIDE = 420, 860  # pixels
 SMALL, LARGE = 12.0, 14.0  # of text in them: at 700 pixels still more than 11
@@ -49,8 +44,8 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
-def draw(name: str, says: str, size: tuple[float, float], fill: Callable[[Figure], None]) -> str:
-    """What ``fill`` draws into a figure of ``size`` pixels, as SVG.
+def svg(name: str, says: str, size: tuple[float, float], fill: Callable[[Figure], None]) -> str:
+    """What ``fill`` draws into a figure of ``size`` pixels, as SVG in the colours of the page.
 
     Args:
         name: Starts every id in it, so that two drawings on a page never meet.
@@ -58,23 +53,9 @@ def draw(name: str, says: str, size: tuple[float, float], fill: Callable[[Figure
         size: Width and height.
         fill: Draws.
     """
-    from matplotlib import style
-    from matplotlib.figure import Figure  # without pyplot: no window, no global state
-
-    with warnings.catch_warnings(), style.context(["default", _style(size[0])]):
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # the reader's fonts have it
-        figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
-        fill(figure)
-        return themed(figure, name, says)
-
-
-def themed(figure: Figure, name: str, says: str) -> str:
-    """A figure of matplotlib as SVG in the colours of the page."""
-    from matplotlib import rc_context
-
     written = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "text.parse_math": False}):
+    with _figure(size, fill, {"svg.fonttype": "none", "svg.hashsalt": name}) as figure:
         figure.savefig(written, format="svg", metadata=nothing, transparent=True)
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", XLINK)
@@ -83,10 +64,29 @@ def themed(figure: Figure, name: str, says: str) -> str:
     _own_ids(root, name)
     for element in root.iter():
         _theme(element)
-    for size in ("width", "height"):
-        root.set(size, root.attrib[size].removesuffix("pt"))
+    for side in ("width", "height"):
+        root.set(side, root.attrib[side].removesuffix("pt"))
     root.attrib |= {"role": "img", "aria-label": NOT_XML.sub("", says)}
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def png(path: Path, size: tuple[float, float], fill: Callable[[Figure], None], dpi: float = 130) -> None:
+    """The same as a file, whole or not at all; ``size`` is that of an SVG of the same look."""
+    with _figure(size, fill, {}) as figure, replacing(path) as partial:
+        figure.savefig(partial, format="png", dpi=dpi, metadata={"Software": None})
+
+
+@contextmanager
+def _figure(size: tuple[float, float], fill: Callable[[Figure], None], more: dict[str, Any]) -> Iterator[Figure]:
+    """A figure that has been filled; to be written before the context ends."""
+    from matplotlib import style
+    from matplotlib.figure import Figure  # without pyplot: no window, no global state
+
+    with warnings.catch_warnings(), style.context(["default", _style(size[0]) | more]):
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # the reader's fonts have it
+        figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
+        fill(figure)
+        yield figure
 
 
 def _style(width: float) -> dict[str, Any]:

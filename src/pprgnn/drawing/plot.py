@@ -1,15 +1,14 @@
-"""Lines against an axis, which is what most figures of the page are."""
+"""Lines against an axis, which is what most figures are; and what all kinds of axes have in common."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.report import svg
-from pprgnn.report.shown import Table
-from pprgnn.report.wording import cut, known, number, percent, power_of_ten
+from pprgnn.data.wording import cut, known, number, power_of_ten
+from pprgnn.drawing import canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +19,8 @@ MARKS = "os^Dvp"
 DOTTED: Any = (0, (1.2, 1.8))
 STEPS = (1, 2, 2.5, 5, 10)
 FEW = 16  # so many points are marked one by one
+THIN, STRONG = 1.6, 2.4  # lines
+DECADES = 1.7  # values that span more need a logarithmic axis
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,11 @@ class Line:
     Attributes:
         name: In the legend and in the table.
         x, y: Its points; one without a finite value is a gap.
-        look: Number of its colour, dash and mark.
+        look: Number of its colour, dash and mark: each is another one, up to 36.
+        width: Thick lines are below thin ones, so that they hide none.
         dash: Another dash than that of its look.
-        strong: Thicker than others.
-        low, high: The edges of a band around it.
+        bars: Standard deviations, up and down from each point.
+        band: The lower and the upper edge of what is around it.
         marked: Whether each point has a mark; ``None``: when they are few.
     """
 
@@ -40,10 +42,10 @@ class Line:
     x: Sequence[float]
     y: Sequence[float | None]
     look: int = 0
+    width: float = THIN
     dash: Any = None
-    strong: bool = False
-    low: Sequence[float] | None = None
-    high: Sequence[float] | None = None
+    bars: Sequence[float] | None = None
+    band: tuple[Sequence[float], Sequence[float]] | None = None
     marked: bool | None = None
 
 
@@ -54,7 +56,7 @@ class Place:
     text: str
     x: float | None = None
     y: float | None = None
-    below: bool = False  # whether the text of an upward line stands at its foot
+    below: bool = False  # whether the text stands below a line across, or at the foot of an upward one
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,12 @@ class Plot:
         lines: What is drawn.
         along, up: What is to the right and upwards, with units.
         places: What is marked.
-        log_x, log_y: Whether an axis is logarithmic.
+        log_x, log_y: Whether an axis is logarithmic; upwards ``None``: if the values span decades.
         share: Whether values are shares of 1, shown in percent.
         ticks: What is written where to the right.
-        floor: Nothing below is shown.
+        floor: Nothing below is shown on a logarithmic axis.
         whole: Whether values are whole numbers.
-        from_zero: Whether the axis upwards starts at 0.
+        from_zero: Whether an axis upwards that is not logarithmic starts at 0.
         until: How far the axis to the right goes; to the last point by default.
     """
 
@@ -79,7 +81,7 @@ class Plot:
     up: str
     places: Sequence[Place] = ()
     log_x: bool = False
-    log_y: bool = False
+    log_y: bool | None = False
     share: bool = False
     ticks: Mapping[float, str] | None = None
     floor: float | None = None
@@ -87,71 +89,68 @@ class Plot:
     from_zero: bool = False
     until: float | None = None
 
-    def svg(self, name: str, says: str, wide: bool = False, height: float | None = None) -> str:
-        """The drawing."""
-        width = svg.WIDE if wide else svg.HALF
-        return svg.draw(name, says, (width, height or (400 if wide else 270)), lambda figure: _fill(figure, self))
+    @property
+    def is_log(self) -> bool:
+        """Whether the axis upwards is logarithmic."""
+        if self.log_y is not None:
+            return self.log_y
+        positive = [value for line in self.lines for value in line.y if known(value) and value > 0]
+        return len(positive) > 1 and math.log10(max(positive) / min(positive)) > DECADES
 
-    def both(self, name: str, says: str, height: float = 400) -> dict[str, Any]:
-        """The drawing for the whole width, and the one for a narrow screen: what a wide :class:`Shown` needs."""
-        narrow = self.svg(f"{name}-slim", says)
-        return {"svg": self.svg(name, says, wide=True, height=height), "narrow": narrow, "wide": True}
-
-    def table(self, what: str = "rows") -> Table:
-        """The values."""
-        all_x = sorted({x for line in self.lines for x in line.x})
-        columns = [dict(zip(line.x, line.y, strict=True)) for line in self.lines]
-        shown = percent if self.share else number
-        rows = [
-            [(self.ticks or {}).get(x, f"{x:g}"), *(shown(column.get(x)) for column in columns)] for x in all_x
-        ]
-        return Table([self.along, *(line.name for line in self.lines)], rows).thinned(what)
+    def fill(self, figure: Figure) -> None:
+        """Draw it; if there are several lines, with a legend above."""
+        axes = figure.subplots()
+        _draw(axes, self)
+        if len(axes.get_legend_handles_labels()[1]) > 1:
+            add_legend(figure)
 
 
-def spans_decades(values: Sequence[float | None], decades: float = 1.7) -> bool:
-    """Whether values need a logarithmic axis."""
-    positive = [value for value in values if value is not None and math.isfinite(value) and value > 0]
-    return len(positive) > 1 and math.log10(max(positive) / min(positive)) > decades
+def side_by_side(figure: Figure, plots: Sequence[Plot]) -> None:
+    """Draw several, with one legend at the right for all of them; lines of one name look the same everywhere."""
+    looks: dict[str, int] = {}
+    for line in (line for plot in plots for line in plot.lines):
+        looks.setdefault(line.name, line.look)
+    for axes, plot in zip(figure.subplots(1, len(plots), squeeze=False)[0], plots, strict=True):
+        _draw(axes, replace(plot, lines=[replace(line, look=looks[line.name]) for line in plot.lines]))
+    handles = _handles(figure)
+    names = sorted(handles, key=list(looks).index)
+    figure.legend([handles[name] for name in names], names, loc="outside right center", frameon=False)
 
 
-def _fill(figure: Figure, plot: Plot) -> None:
-    axes = figure.subplots()
-    drawn = [line for line in plot.lines if any(known(value) for value in line.y)]
-    for line in drawn:
-        _draw_line(axes, line, plot)
+def _draw(axes: Axes, plot: Plot) -> None:
+    for line in plot.lines:
+        if any(known(value) for value in line.y):
+            _draw_line(axes, line, plot)
     _scales(axes, plot)
     axes.grid(axis="y")
     axes.set_title(plot.up, loc="left")
     axes.set_xlabel(plot.along)
     for place in plot.places:
         _mark(axes, place, plot)
-    if len(drawn) > 1:
-        add_legend(figure, [axes])
 
 
 def _draw_line(axes: Axes, line: Line, plot: Plot) -> None:
-    colour = svg.SERIES[line.look % len(svg.SERIES)]
+    colour, log = canvas.SERIES[line.look % len(canvas.SERIES)], plot.is_log
     factor = 100.0 if plot.share else 1.0
-    shown = [
-        factor * value
-        if value is not None and math.isfinite(value) and (value > 0 or not plot.log_y)
-        else math.nan
-        for value in line.y
-    ]
+    shown = [factor * y if known(y) and (y > 0 or not log) else math.nan for y in line.y]
     marked = line.marked if line.marked is not None else len(line.x) <= FEW
-    axes.plot(
+    rounds = line.look // len(canvas.SERIES)  # a colour that comes again has another dash
+    axes.errorbar(
         line.x,
         shown,
+        yerr=line.bars,
         label=line.name,
         color=colour,
-        linestyle=DASHES[line.look % len(DASHES)] if line.dash is None else line.dash,
-        linewidth=2.4 if line.strong else 1.6,
+        linestyle=DASHES[(line.look + rounds) % len(DASHES)] if line.dash is None else line.dash,
+        linewidth=line.width,
         marker=MARKS[line.look % len(MARKS)] if marked else "none",
-        markersize=5 if line.strong else 4,
-        zorder=3 if line.strong else 2,
+        markersize=2.5 + line.width,
+        zorder=3 - line.width / 10,
+        elinewidth=1,
+        capsize=2,
     )
-    if line.low is not None and line.high is not None:
-        low, high = ([factor * value for value in side] for side in (line.low, line.high))
+    if line.band is not None:
+        low, high = ([factor * value for value in side] for side in line.band)
         axes.fill_between(line.x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
@@ -169,7 +168,7 @@ def _scales(axes: Axes, plot: Plot) -> None:
     _room_for_one_point(axes, plot)
     if plot.until is not None and plot.until < max(x for line in plot.lines for x in line.x):
         axes.set_xlim(right=plot.until + 0.5)
-    if plot.log_y:
+    if plot.is_log:
         axes.set_yscale("log")
         low, high = axes.get_ylim()
         if plot.floor is not None and low < plot.floor < high:
@@ -188,12 +187,6 @@ def _scales(axes: Axes, plot: Plot) -> None:
             axes.set_ylim(bottom=0)
 
 
-def tidy(value: float) -> str:
-    """The name of a tick: as short as it can be, with a true minus."""
-    value = 0.0 if abs(value) < 1e-12 else value
-    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}".replace("-", "−")
-
-
 def _room_for_one_point(axes: Axes, plot: Plot) -> None:
     """A single value would leave the axis with nonsense around it."""
     places = {x for line in plot.lines for x in line.x}
@@ -205,16 +198,20 @@ def _room_for_one_point(axes: Axes, plot: Plot) -> None:
 
 
 def _mark(axes: Axes, place: Place, plot: Plot) -> None:
-    colour = svg.SOFT
+    colour = canvas.SOFT
     y = None if place.y is None else place.y * (100 if plot.share else 1)
-    box = {"facecolor": svg.GROUND, "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
-    style: dict[str, Any] = {"color": svg.INK, "bbox": box, "zorder": 5, "textcoords": "offset points"}
+    box = {"facecolor": canvas.GROUND, "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
+    style: dict[str, Any] = {"color": canvas.INK, "bbox": box, "zorder": 5, "textcoords": "offset points"}
     if place.x is not None and y is not None:
         axes.plot([place.x], [y], "o", color=colour, markersize=9, fillstyle="none", markeredgewidth=2, zorder=4)
     if place.x is None and y is not None:
         axes.axhline(y, color=colour, linewidth=1.2, linestyle=DOTTED, zorder=1.5)
         across = axes.get_yaxis_transform()
-        axes.annotate(place.text, (0.01, y), xycoords=across, xytext=(0, 4), va="bottom", ha="left", **style)
+        above, va = (-4, "top") if place.below else (4, "bottom")
+        low, high = axes.get_ylim()
+        if place.below and not plot.is_log:
+            axes.set_ylim(bottom=min(low, y - 0.13 * (high - low)))  # room for the text
+        axes.annotate(place.text, (0.01, y), xycoords=across, xytext=(0, above), va=va, ha="left", **style)
     elif place.x is not None:
         axes.axvline(place.x, color=colour, linewidth=1.2, linestyle=DOTTED, zorder=1.5)
         low, high = axes.get_xlim()
@@ -228,24 +225,50 @@ def _mark(axes: Axes, place: Place, plot: Plot) -> None:
         )
 
 
-def add_legend(figure: Figure, all_axes: Sequence[Axes]) -> None:
+# ---------------------------------------------------------------------------------------------- what others need
+def name_rows(axes: Axes, places: Sequence[float], names: Sequence[str], along: str) -> None:
+    """Rows that have a name each, with values to the right."""
+    axes.set_yticks(places, names)
+    axes.set_xlabel(along)
+    axes.tick_params(axis="y", length=0, labelcolor=canvas.INK)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    axes.xaxis.set_major_formatter(lambda value, _: tidy(value))
+
+
+def draw_bars(axes: Axes, places: Sequence[float], values: Sequence[float]) -> None:
+    """A bar to the right in each of these rows."""
+    axes.barh(places, values, height=0.62, color=canvas.BLUE, alpha=0.85, linewidth=0)
+    axes.set_ylim(-0.6, places[-1] + 0.6)
+
+
+def tidy(value: float) -> str:
+    """The name of a tick: as short as it can be, with a true minus."""
+    value = 0.0 if abs(value) < 1e-12 else value
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}".replace("-", "−")
+
+
+def add_legend(figure: Figure) -> None:
     """One legend above all axes, in as many columns as there is room for."""
-    handles: dict[str, Any] = {}
-    for axes in all_axes:
-        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(name, handle)
+    handles = _handles(figure)
     width = figure.get_size_inches()[0] * 72
-    size = svg.LARGE if width > svg.HALF else svg.SMALL
+    size = canvas.LARGE if width > canvas.HALF else canvas.SMALL
     widths = [(0.58 * len(name) + 3.8) * size for name in handles]
     columns = len(handles) if sum(widths) < width else max(1, min(len(handles), int(width / max(widths))))
     figure.legend(
         list(handles.values()),
-        [cut(name, 44 if size > svg.SMALL else 34) for name in handles],
+        [cut(name, 44 if size > canvas.SMALL else 34) for name in handles],
         loc="outside upper left",
         ncols=columns,
         frameon=False,
         handlelength=2.2,
         columnspacing=1.2,
         borderaxespad=0.1,
-        labelcolor=svg.INK,
+        labelcolor=canvas.INK,
     )
+
+
+def _handles(figure: Figure) -> dict[str, Any]:
+    """What a legend explains, by name."""
+    found = [axes.get_legend_handles_labels() for axes in figure.axes]
+    return {name: handle for pair in found for handle, name in zip(*pair, strict=True)}

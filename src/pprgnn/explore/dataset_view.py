@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -13,16 +14,64 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.node_names import find_node
 from pprgnn.data.split import PARTS, Split
-from pprgnn.explore.errors import NotThereError
-from pprgnn.explore.names import Names
+from pprgnn.data.wording import counted
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.explain import _classes
+from pprgnn.training.explain import true_classes
 from pprgnn.training.hops import Readers
 
 GRAPHS_KEPT = 4
+END = "\n"
 
 
-class Known:
+class NotThereError(DataError):
+    """A run, a graph, a node or a page that does not exist."""
+
+
+class Names:
+    """A list of names; all of them in one text, which is searched at the speed of memory.
+
+    The exact name is found first, then those that start with a text, then those that contain it.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def __getitem__(self, number: int) -> str:
+        return self._names[number]
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @cached_property
+    def _folded(self) -> tuple[str, list[int]]:
+        """The text, and where each name begins in it."""
+        plain = [" ".join(name.casefold().split()) for name in self._names]
+        starts = list(accumulate((len(name) + 1 for name in plain), initial=1))
+        return END + END.join(plain) + END, starts
+
+    def search(self, wanted: str, limit: int) -> list[int]:
+        """At most so many numbers of names."""
+        wanted = " ".join(wanted.casefold().split())
+        found: dict[int, None] = {}
+        for pattern in (END + wanted + END, END + wanted, wanted):
+            for number in self._matches(pattern):
+                if len(found) == limit:
+                    return list(found)
+                found[number] = None
+        return list(found)
+
+    def _matches(self, pattern: str) -> Iterator[int]:
+        (text, starts), ahead = self._folded, int(pattern.startswith(END))
+        place = text.find(pattern, 1 - ahead)
+        while place >= 0:
+            number = bisect_right(starts, place + ahead) - 1
+            if number == len(self._names):  # behind the last name, where only the empty text is found
+                return
+            yield number
+            place = text.find(pattern, starts[number + 1] - ahead)
+
+
+class DatasetView:
     """A data set as the explorer asks for it.
 
     A row is a node on node tasks and a graph on graph tasks; rows are counted through all graphs.
@@ -35,12 +84,9 @@ class Known:
         self.starts = self.sizes.cumsum(0) - self.sizes
         self.labels: Tensor | None = dataset.labels() if "y" in dataset._data else None
         self.labelled = None if self.labels is None else dataset.labelled()
-        self.graph = lru_cache(GRAPHS_KEPT)(self._graph)
+        self.graph = lru_cache(GRAPHS_KEPT)(dataset.__getitem__)
         self.names = lru_cache(GRAPHS_KEPT)(self._names)
         self.readers = lru_cache(GRAPHS_KEPT)(self._readers)
-
-    def _graph(self, graph: int) -> Any:
-        return self.dataset[graph]
 
     def _readers(self, graph: int) -> Readers:
         return Readers(self.graph(graph).edge_index, int(self.sizes[graph]))
@@ -64,11 +110,8 @@ class Known:
     def check_graph(self, graph: int) -> None:
         """Raise unless there is such a graph."""
         if not 0 <= graph < len(self.dataset):
-            many = len(self.dataset)
-            raise NotThereError(
-                f"{self.facts.name} has {many:,} graph{'s' * (many != 1)}, numbered from 0, but graph {graph} was "
-                f"asked for."
-            )
+            many = counted(len(self.dataset), "graph")
+            raise NotThereError(f"{self.facts.name} has {many}, numbered from 0, but graph {graph} was asked for.")
 
     def find(self, graph: int, node: int | None, name: str | None) -> int | None:
         """The node that was asked for; ``None`` on graph tasks."""
@@ -96,6 +139,11 @@ class Known:
         """Counted through all graphs."""
         return graph if node is None else int(self.starts[graph]) + node
 
+    def rows(self, graph: int) -> slice:
+        """All rows of a graph."""
+        start = self.row(graph, 0 if self.by_node else None)
+        return slice(start, start + (int(self.sizes[graph]) if self.by_node else 1))
+
     def place(self, row: int) -> tuple[int, int | None]:
         """The graph and the node of a row."""
         if not self.by_node:
@@ -111,16 +159,16 @@ class Known:
 
     def truth(self, row: int) -> list[str] | None:
         """The classes of a row; ``None``: not known."""
-        return _classes(self.labels, self.labelled, row, self.facts.class_names)
+        return true_classes(self.labels, self.labelled, row, self.facts.class_names)
 
 
 class Parts:
     """Which part of a split each row belongs to."""
 
-    def __init__(self, known: Known, split: Split | None) -> None:
+    def __init__(self, view: DatasetView, split: Split | None) -> None:
         self.codes: Tensor | None = None
         if split is not None:
-            masks = split.masks(known.dataset)
+            masks = split.masks(view.dataset)
             self.codes = torch.full((len(next(iter(masks.values()))),), -1, dtype=torch.int8)
             for code, part in enumerate(PARTS):
                 self.codes[masks[part]] = code

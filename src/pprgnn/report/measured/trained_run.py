@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -15,14 +15,12 @@ from torch_geometric.utils import to_undirected
 from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.solution import NotFiniteError
-from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import to_dense
-from pprgnn.data.split import Split
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing
-from pprgnn.report.measured.solves import Solve, caught, solves_of
-from pprgnn.training.batches import Batch, Batches
+from pprgnn.report.measured.solves import Solve, recorded, solves_of
+from pprgnn.training.batches import Batches
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, main_metrics
 from pprgnn.training.model import Model, forward
@@ -34,9 +32,8 @@ FEW_GRAPHS, FEW_NODES = 32, 4096  # of several graphs, states of so many are loo
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """What the parts look at.
+class TrainedRun:
+    """What the parts look at: model and data are read, and evaluated once.
 
     Attributes:
         run, model, dataset, split, batches: Of the run.
@@ -50,62 +47,41 @@ class Subject:
         trouble: Why nothing can be measured on the network, if so.
     """
 
-    run: Run
-    model: Model
-    dataset: GraphDataset
-    split: Split
-    batches: Batches
-    masks: dict[str, Tensor]
-    part: str
-    logits: Tensor
-    y: Tensor
-    graphs: list[int]
-    few: Batch
-    solves: list[Solve]
-    pass_seconds: float
-    trouble: Missing | None = None
-
-    @classmethod
-    def open(cls, run: Run) -> Subject:
-        """Read model and data, and evaluate once."""
-        model = _model(run)
-        dataset, split = load_data(run.config), run.split
-        batches = model.batches(dataset)
-        masks = {part: mask.to(model.device) for part, mask in split.masks(dataset).items()}
-        part = next(part for part in ("test", "val", "train") if bool(masks[part].any()))
-        chosen = _few(batches, batches.parts(masks["train"]))
-        few = batches.batch(chosen, masks["train"])
-        trouble, solves, seconds = None, list[Solve](), 0.0
-        logits, y = torch.empty(0), torch.empty(0)
+    def __init__(self, run: Run) -> None:
+        self.run, self.model = run, _model(run)
+        self.dataset, self.split = load_data(run.config), run.split
+        self.batches = self.model.batches(self.dataset)
+        masks = self.split.masks(self.dataset)
+        self.masks = {part: mask.to(self.model.device) for part, mask in masks.items()}
+        self.part = next(part for part in ("test", "val", "train") if bool(masks[part].any()))
+        chosen = _few(self.batches, self.batches.parts(self.masks["train"]))
+        self.graphs: list[int] = chosen.tolist()
+        self.few = self.batches.batch(chosen, self.masks["train"])
+        self.solves, self.pass_seconds = list[Solve](), 0.0
+        self.logits = self.y = torch.empty(0)
+        self.trouble: Missing | None = None
         try:
-            one_graph = len(batches.sizes) == 1
-            if not one_graph:
-                solves, seconds = _solves(model, lambda: forward(model.network, few))
-            answers: list[tuple[Tensor, Tensor]] = []
-            seen, taken = _solves(model, lambda: answers.extend(_answers(model, batches, masks[part])))
-            logits, y = (torch.cat(each) for each in zip(*answers, strict=True))
-            if one_graph:
-                solves, seconds = seen, taken
+            self._evaluate()
         except NotFiniteError as error:
-            trouble = Missing(f"The network cannot be evaluated: {error}")
-        if trouble is None and not bool(torch.isfinite(logits).all()):
-            trouble = Missing("The logits of this model are not finite, so there is nothing to measure.")
-        return cls(
-            run=run,
-            model=model,
-            dataset=dataset,
-            split=split,
-            batches=batches,
-            masks=masks,
-            part=part,
-            logits=logits,
-            y=y,
-            graphs=chosen.tolist(),
-            few=few,
-            solves=solves,
-            pass_seconds=seconds,
-            trouble=trouble,
-        )
+            self.trouble = Missing(f"The network cannot be evaluated: {error}")
+        else:
+            if not bool(torch.isfinite(self.logits).all()):
+                self.trouble = Missing("The logits of this model are not finite, so there is nothing to measure.")
+
+    def _evaluate(self) -> None:
+        """Find logits, and what was solved for ``few``: on one graph, for the same logits."""
+        answers: list[tuple[Tensor, Tensor]] = []
+        scored = _solves(self.model, lambda: answers.extend(self._answers()))
+        few = len(self.batches.sizes) > 1
+        solved = _solves(self.model, lambda: forward(self.model.network, self.few)) if few else scored
+        self.solves, self.pass_seconds = solved
+        self.logits, self.y = (torch.cat(each) for each in zip(*answers, strict=True))
+
+    def _answers(self) -> list[tuple[Tensor, Tensor]]:
+        """Logits and truth of the part that is scored, batch by batch."""
+        mask = self.masks[self.part]
+        parts = self.batches.cut(self.batches.parts(mask), self.batches.at_once, mask)
+        return [(forward(self.model.network, batch), batch.y) for batch in parts]
 
     # --------------------------------------------------------------------------------------------------- facts
     @property
@@ -208,14 +184,7 @@ def _few(batches: Batches, graphs: Tensor) -> Tensor:
 
 
 def _solves(model: Model, evaluate: Callable[[], Any]) -> tuple[list[Solve], float]:
-    with model.precise(), torch.no_grad(), caught(model.network) as asked:
+    with model.precise(), torch.no_grad(), recorded(model.network) as asked:
         started = time.perf_counter()
         evaluate()
         return solves_of(model.network, asked), time.perf_counter() - started
-
-
-def _answers(model: Model, batches: Batches, mask: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Logits and truth of the rows under a mask, batch by batch."""
-    graphs = batches.parts(mask)
-    parts = batches.cut(graphs, batches.at_once, mask)
-    return [(forward(model.network, batch), batch.y) for batch in parts]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from pprgnn.core.solution import ConvergenceWarning
+from pprgnn.data.wording import counted
 from pprgnn.report.measured.baselines import baselines
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.classes import classes
@@ -21,12 +22,13 @@ from pprgnn.report.measured.kept import fingerprint
 from pprgnn.report.measured.reach import reach
 from pprgnn.report.measured.results import Measurements, Missing
 from pprgnn.report.measured.smoothing import smoothing
-from pprgnn.report.measured.subject import Subject
+from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.report.measured.truncation import truncation
 from pprgnn.training.environment import environment
+from pprgnn.training.listener import Announce, silent
 from pprgnn.training.run import Run
 
-Part = Callable[[Subject, Allowance], Any]
+Part = Callable[[TrainedRun, Allowance], Any]
 # What each part is called, and its share of the time that is left when its turn comes, beside those after it.
 PARTS: tuple[tuple[str, Part, str, float], ...] = (
     ("classes", classes, "scores by class", 0.0),
@@ -43,34 +45,39 @@ MARGIN = 1.2  # over what a part expects to take
 FROM_LABELS = "baselines"  # needs no network
 
 
-def measure_all(run: Run, seconds: float, announce: Callable[[str], None]) -> Measurements:
-    """As :func:`pprgnn.report.measured.measure`."""
+def measure(run: Run, seconds: float = 30.0, announce: Announce = silent) -> Measurements:
+    """Measure a run that has a model.
+
+    Args:
+        run: The run; nothing in its folder is changed.
+        seconds: About how long it may take. What does not fit says so, and how to have it.
+        announce: Is told what comes next, a phrase each.
+    """
     started = time.perf_counter()
     announce("model and data")
     found: dict[str, Any] = {}
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore", ConvergenceWarning)  # what is known of each solve is among the results
-        subject = Subject.open(run)
+        trained = TrainedRun(run)
         for number, (name, part, phrase, weight) in enumerate(PARTS):
             announce(phrase)
-            if subject.trouble is not None and name != FROM_LABELS:
-                found[name] = subject.trouble
+            if trained.trouble is not None and name != FROM_LABELS:
+                found[name] = trained.trouble
                 continue
             left = max(started + seconds - time.perf_counter(), 0.0)
             share = weight / sum(each[3] for each in PARTS[number:])
-            one = part(subject, Allowance(left * share, seconds, run.folder))
+            one = part(trained, Allowance(left * share, seconds, run.folder))
             if isinstance(one, Missing) and one.seconds is not None and MARGIN * one.seconds <= left:
                 # On a large graph, a few parts are better than a share of the time for each and none of them.
-                one = part(subject, Allowance(MARGIN * one.seconds, seconds, run.folder))
+                one = part(trained, Allowance(MARGIN * one.seconds, seconds, run.folder))
             found[name] = one
     facts = environment()
-    threads = torch.get_num_threads()
     return Measurements(
         fingerprint=fingerprint(run.model_path),
         seconds=time.perf_counter() - started,
         allowed=seconds,
         commit=facts["commit"],
         date=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        machine=f"{facts['cpu'] or 'unknown processor'}, {threads} thread{'s' * (threads != 1)}",
+        machine=f"{facts['cpu'] or 'unknown processor'}, {counted(torch.get_num_threads(), 'thread')}",
         **found,
     )

@@ -1,0 +1,1 @@
+"""How figures are drawn, all of them: reports, the page of results, the demo."""

@@ -1,9 +1,0 @@
-"""What cannot be answered."""
-
-from __future__ import annotations
-
-from pprgnn.data.errors import DataError
-
-
-class NotThereError(DataError):
-    """A run, a graph, a node or a page that does not exist."""
