@@ -25,16 +25,16 @@ def settle(team: Team) -> dict[str, Any]:
     own = torch.full((rank, 2), float(rank))
     tensors = {"a": torch.arange(3), "none": torch.empty(0, 2), "one": torch.tensor(0.5)}
     return {
-        "who": (rank, team.size, team.leads),
-        "sum": team.sum(torch.tensor([1.0, rank])).tolist(),
-        "total": team.total(1, rank, 0.5),
-        "largest": team.largest(-1.0 * rank),
-        "everywhere": (team.everywhere(True), team.everywhere(rank != 1), team.everywhere(False)),
-        "agreed": team.agreed(10.0 + rank),
-        "rows": [plain(team.rows(each)) for each in (own, torch.full((1,), rank, dtype=torch.int32), own[:0])],
-        "told": team.told({"rank": rank}),
-        "shared": team.shared({"rank": rank}),
-        "tensors": [(name, plain(each)) for name, each in team.shared_tensors(tensors if team.leads else {})],
+        "who": (rank, team.size, team.is_main),
+        "sum": team.all_reduce(torch.tensor([1.0, rank])).tolist(),
+        "total": team.all_sum(1, rank, 0.5),
+        "largest": team.all_max(-1.0 * rank),
+        "everywhere": (team.all_true(True), team.all_true(rank != 1), team.all_true(False)),
+        "agreed": team.broadcast_number(10.0 + rank),
+        "rows": [plain(team.gather_rows(each)) for each in (own, torch.full((1,), rank, dtype=torch.int32), own[:0])],
+        "told": team.all_gather({"rank": rank}),
+        "shared": team.broadcast({"rank": rank}),
+        "tensors": [(name, plain(each)) for name, each in team.broadcast_tensors(tensors if team.is_main else {})],
     }
 
 
@@ -65,14 +65,14 @@ def settle_alone() -> dict[str, Any]:
 
 def look_for_nan() -> list[float]:
     team = Team()
-    found = [team.largest(math.nan if team.rank == bad else 5.0) for bad in range(team.size)]
-    return [*found, team.largest(math.nan if team.leads else math.inf)]
+    found = [team.all_max(math.nan if team.rank == bad else 5.0) for bad in range(team.size)]
+    return [*found, team.all_max(math.nan if team.is_main else math.inf)]
 
 
 def take_turns(folder: str) -> list[str]:
-    with Team().one_by_one():
+    with Team().main_first():
         seen = os.listdir(folder)
-        if Team().leads:
+        if Team().is_main:
             time.sleep(0.2)
             Path(folder, "prepared").touch()
     return seen
@@ -110,7 +110,7 @@ def test_others_find_what_the_first_one_prepares(tmp_path):
 
 def test_members_of_one_machine(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert Team().neighbours == 1  # alone
+    assert Team().local_size == 1  # alone
 
 
 @pytest.mark.parametrize("members", [[0, 1], [0, 2], [1, 2]])
@@ -124,7 +124,7 @@ def test_some_of_the_processes(members):
 def fail_in_one() -> None:
     if Team().rank == 1:
         raise ValueError("no good")
-    Team().sum(torch.ones(3))
+    Team().all_reduce(torch.ones(3))
 
 
 def warn() -> None:

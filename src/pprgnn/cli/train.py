@@ -153,7 +153,7 @@ def train_command(
         with _team(Run.open(resume).config.training.device) as team:
             summary = _resume(resume, changes or [], as_json, chosen_workers(jobs, backend, address), team)
             _finish(summary, as_json, team)
-        if report and team.leads:
+        if report and team.is_main:
             write_after_training(summary, as_json)
         return
     check_source(what, edges, own)
@@ -174,7 +174,7 @@ def train_command(
     with _team(config.training.device) as team:
         dataset = None
         if edges is not None:
-            dataset = own_tables(edges, nodes, name, header, directed, named, as_json or not team.leads)
+            dataset = own_tables(edges, nodes, name, header, directed, named, as_json or not team.is_main)
             configs = [each.with_values({"data.name": dataset.facts.name}) for each in configs]
             config, stem = configs[0], Path(dataset.facts.name).stem
         folder = folder_of_all(output, stem, team)
@@ -187,7 +187,7 @@ def train_command(
         else:
             summary = _train(config, dataset, folder, as_json, team)
         _finish(summary, as_json, team)
-    if report and team.leads:  # the others have left: nobody waits for the page
+    if report and team.is_main:  # the others have left: nobody waits for the page
         write_after_training(summary, as_json)
 
 
@@ -287,7 +287,7 @@ def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bo
     listener = _listener(quiet, team)
     told: dict[str, Any] = {"listener": listener, "team": team}
     with _ending_well(folder, listener):
-        if is_restarted() and team.shared((folder / CONFIG).is_file()):
+        if is_restarted() and team.broadcast((folder / CONFIG).is_file()):
             trained = resume(folder, **told)
         else:
             trained = train(config, dataset=dataset, folder=folder, command=typed_command(), **told)
@@ -296,10 +296,10 @@ def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bo
 
 def _listener(quiet: bool, team: Team) -> Listener | None:
     """Who shows how it goes: one of the processes does, unless nobody should."""
-    from pprgnn.training.listener import Mute
+    from pprgnn.training.listener import Listener
     from pprgnn.training.view import view
 
-    return Mute() if not team.leads else None if quiet else view()
+    return Listener() if not team.is_main else None if quiet else view()
 
 
 def chosen_workers(jobs: int | None, backend: str | None, address: str | None) -> Workers | None:
@@ -382,7 +382,7 @@ def typed_command() -> str:
 
 # --------------------------------------------------------------------------------------------------------- the end
 def _finish(summary: dict[str, Any], as_json: bool, team: Team | None = None) -> None:
-    if team is not None and not team.leads:
+    if team is not None and not team.is_main:
         if not summary["finished"]:
             raise typer.Exit(STOPPED)
         return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from pprgnn.training.listener import Listener
 from pprgnn.training.terminal import is_terminal, paragraph, styled, width
 from pprgnn.training.view import aligned, clock, percent
 
@@ -22,16 +23,17 @@ if TYPE_CHECKING:
 SHOWN = 5  # trials in the table
 
 
-class TrialLines:
+class TrialLines(Listener):
     """A line per trial; on a terminal, another one below that moves with the epochs."""
 
     def __init__(self) -> None:
         self.tuning: Tuning | None = None
+        self._trial, self._epochs = 0, 0  # that are running
         self._live: Live | None = None
         self._last = 0.0
         self._best: Mapping[str, Any] | None = None
 
-    def started(self, tuning: Tuning) -> None:
+    def tuning_started(self, tuning: Tuning) -> None:
         """Tell what is searched where."""
         from pprgnn.training.tune import ranked
 
@@ -52,10 +54,15 @@ class TrialLines:
             self._live = Live(auto_refresh=False, transient=True)
             self._live.start()
 
-    def trial(self, number: int, settings: Mapping[str, Any]) -> None:
+    def trial_started(self, number: int, settings: Mapping[str, Any]) -> None:
         """Nothing yet: the line comes when the trial is over."""
+        self._trial = number
 
-    def epoch(self, number: int, record: Record, training: Training) -> None:
+    def started(self, training: Training) -> None:
+        """Remember how long it is."""
+        self._epochs = training.settings.epochs
+
+    def epoch(self, record: Record) -> None:
         """Move the line, a few times a second."""
         now = time.monotonic()
         if self._live is None or self.tuning is None or now - self._last < 0.1:
@@ -63,7 +70,7 @@ class TrialLines:
         self._last = now
         from rich.text import Text
 
-        cells = [f"trial {number}/{self.tuning.trials}", f"epoch {record.epoch}/{training.settings.epochs}"]
+        cells = [f"trial {self._trial}/{self.tuning.trials}", f"epoch {record.epoch}/{self._epochs}"]
         if record.val is not None:
             cells.append(f"val {self.tuning.figure} {figure(record.val[self.tuning.figure], self.tuning.figure)}")
         if self._best is not None:
@@ -71,7 +78,7 @@ class TrialLines:
             cells.append(f"best {best} in trial {self._best['trial']}")
         self._live.update(Text("  ".join(cells)[: (width() or 80) - 1]), refresh=True)
 
-    def ended(self, entry: Mapping[str, Any]) -> None:
+    def trial_finished(self, entry: Mapping[str, Any]) -> None:
         """How the trial went."""
         assert self.tuning is not None
         from pprgnn.training.tune import ranked

@@ -46,12 +46,12 @@ def plan_memory(
     if config.training.states:
         available = None  # the disk has what memory has not
     if available is not None and device.type == "cpu":
-        available //= team.neighbours
+        available //= team.local_size
     choose_checkpointing(
         repeated if wanted == "checkpoint" else kept, kept if wanted == "keep" else repeated, available
     )
     checkpoint = wanted == "checkpoint" or choose_checkpointing(kept, repeated, available)
-    checkpoint = not team.everywhere(not checkpoint)  # passes are made together
+    checkpoint = not team.all_true(not checkpoint)  # passes are made together
     return MemoryPlan(checkpoint, repeated if checkpoint else kept, available)
 
 

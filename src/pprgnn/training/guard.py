@@ -72,12 +72,12 @@ def collected_warnings(announce: Callable[[str], None], seen: set[str]) -> Itera
 def check_loss(loss: float, smallest: float, network: nn.Module, lr: float) -> None:
     """Stop when the loss is no number, or has exploded."""
     if not math.isfinite(loss):
-        raise stopped(network, f"The loss is {loss}", lr)
+        raise divergence_error(network, f"The loss is {loss}", lr)
     if loss > EXPLODED * max(1.0, smallest):
-        raise stopped(network, f"The loss has exploded from {smallest:.3g} to {loss:.3g}", lr)
+        raise divergence_error(network, f"The loss has exploded from {smallest:.3g} to {loss:.3g}", lr)
 
 
-def stopped(network: nn.Module, what: str, lr: float) -> TrainingError:
+def divergence_error(network: nn.Module, what: str, lr: float) -> TrainingError:
     """The error that names the layer to blame, its norm, and the remedy."""
     name, norm, eps = _culprit(network)
     size = f"‖W‖₂ = {norm:.3g}" if math.isfinite(norm) else "W is not finite"

@@ -74,12 +74,12 @@ def train(
             run and returns the whole model.
     """
     own, team = dataset, team or Team.alone()
-    with team.one_by_one():
+    with team.main_first():
         dataset = load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset) if split is None else split
     config, run = settle(config, dataset, [split]), None
     training = _training(config, dataset, split, listener=listener, team=team)  # refuses before there is a folder
-    if folder is not None and team.leads:
+    if folder is not None and team.is_main:
         run = training.run = Run.create(folder, config, split, own=own, command=command)
     summary = training.fit()
     return Trained(training.model, summary, run)
@@ -112,12 +112,12 @@ def resume(
         raise TrainingError(
             f"The run in {folder} is finished, so there is nothing to continue; more epochs take --set epochs=N."
         )
-    with team.one_by_one():
-        if changes and team.leads:
+    with team.main_first():
+        if changes and team.is_main:
             run.extend(changes)
         config = run.config
         dataset = load_data(config)
-    kept = run if team.leads else None
+    kept = run if team.is_main else None
     training = _training(config, dataset, run.split, run=kept, listener=listener, team=team)
     summary = training.fit(resume=True)
     return Trained(training.model, summary, kept)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict
@@ -41,26 +42,25 @@ from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
-from pprgnn.training.journal import (
-    complete_trials,
-    importance,
-    load_optuna,
-    open_study,
-    sampler,
-    suggest,
-    suggestion,
-    undisturbed,
-)
+from pprgnn.training.listener import Listener
 from pprgnn.training.run import CONFIG, DATA, SPLIT
 from pprgnn.training.search import Space, as_text, default_space, search_space
 from pprgnn.training.train import choose_split, load_data
-from pprgnn.training.trial import TrialJob, direction_of, run_trial
-from pprgnn.training.tuning_listener import Quiet, TuningListener
+from pprgnn.training.trial import (
+    OutOfTimeError,
+    TrialJob,
+    direction_of,
+    importance,
+    load_optuna,
+    open_study,
+    run_trial,
+    trials_of,
+    undisturbed,
+)
 from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
 
 if TYPE_CHECKING:
     from optuna import Trial
-    from optuna.trial import FrozenTrial
 
 BASE, SEARCH, JOURNAL, RESULT, BEST = "base.toml", "search.json", "trials.log", "tune.json", "best.toml"
 PATIENCE = 3  # trials that fail before one succeeds: then it is not the settings
@@ -76,7 +76,7 @@ def tune(
     search: Mapping[str, Any] | None = None,
     timeout: float | None = None,
     workers: Workers | None = None,
-    listener: TuningListener | None = None,
+    listener: Listener | None = None,
     command: str = "",
 ) -> dict[str, Any]:
     """Search for good settings; returns what is in tune.json.
@@ -129,7 +129,7 @@ def resume_tuning(
     trials: int | None = None,
     timeout: float | None = None,
     workers: Workers | None = None,
-    listener: TuningListener | None = None,
+    listener: Listener | None = None,
 ) -> dict[str, Any]:
     """Go on with a tuning, as it was begun or up to another number of ``trials``, with other ``workers``."""
     load_optuna()
@@ -166,10 +166,10 @@ class Tuning:
         dataset: GraphDataset,
         split: Split,
         workers: Workers,
-        listener: TuningListener | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self.folder, self.config, self.space, self.trials = folder, config, space, trials
-        self.dataset, self.split, self.workers, self.listener = dataset, split, workers, listener or Quiet()
+        self.dataset, self.split, self.workers, self.listener = dataset, split, workers, listener or Listener()
         self.metric = main_metrics(config, dataset.facts)[0]
         self.figure = "loss" if config.training.monitor == "loss" else self.metric  # what is compared
         self.study = open_study(folder / JOURNAL, direction_of(self.figure))
@@ -180,7 +180,7 @@ class Tuning:
         """All trials that are missing; then the summary."""
         if timeout is not None:
             self.deadline = time.monotonic() + timeout
-        self.listener.started(self)
+        self.listener.tuning_started(self)
         stopped = None
         go_on = f"`pprgnn tune --resume {self.folder}`"
         here = self.workers.is_this_process or not self._missing()
@@ -192,9 +192,9 @@ class Tuning:
             ) as at_once:
                 while numbers := self._missing():
                     if time.monotonic() >= self.deadline:
-                        raise _OutOfTimeError
+                        raise OutOfTimeError
                     self._round(numbers[: self.workers.jobs], at_once)
-        except _OutOfTimeError:
+        except OutOfTimeError:
             stopped = "time"
         except StoppedError:
             stopped = "Ctrl-C"
@@ -214,7 +214,6 @@ class Tuning:
 
     def _round(self, numbers: Sequence[int], at_once: AtOnce) -> None:
         """Suggest, train, and tell the journal as results arrive; a trial that is stopped does not count."""
-        states = load_optuna().trial.TrialState
         asked: dict[int, tuple[Trial, dict[str, Any]]] = {}
         try:
             for number in numbers:
@@ -229,18 +228,23 @@ class Tuning:
         finally:
             with undisturbed():
                 for trial, _ in asked.values():
-                    self.study.tell(trial, state=states.FAIL)
+                    self.study.tell(trial, state=load_optuna().trial.TrialState.FAIL)
 
     def _ask(self, number: int) -> tuple[Trial, dict[str, Any]]:
         """A trial of the journal, and its settings."""
-        waiting = load_optuna().trial.TrialState.WAITING
         seed = (self.config.training.seed * 1_000_003 + number) % 2**32
-        self.study.sampler = sampler(seed, beside_others=self.workers.jobs > 1)
-        if number == 1 and not self.study.get_trials(deepcopy=False, states=(waiting,)):
-            self.study.enqueue_trial(self._own_values())  # the recipe is the first guess
+        optuna = load_optuna()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # optuna 4: of constant_liar
+            # Beside other trials it keeps away from where they are.
+            self.study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=self.workers.jobs > 1)
+        if number == 1 and not trials_of(self.study, "WAITING"):
+            mine = {key: (wanted, self.config.value(key)) for key, wanted in self.space.items()}
+            first = {key: wanted.stored(value) for key, (wanted, value) in mine.items() if wanted.holds(value)}
+            self.study.enqueue_trial(first)  # the recipe is the first guess
         trial = self.study.ask()
-        settings = {key: suggest(trial, key, wanted) for key, wanted in self.space.items()}
-        self.listener.trial(number, settings)
+        settings = {key: wanted.suggest(trial, key) for key, wanted in self.space.items()}
+        self.listener.trial_started(number, settings)
         return trial, settings
 
     def _job(self, number: int, settings: Mapping[str, Any]) -> TrialJob:
@@ -251,7 +255,7 @@ class Tuning:
             if own.is_file():
                 config = config.with_values({"data.name": str(own), "data.options": {}})
         left = self.deadline - time.monotonic()
-        return TrialJob(number, config, self.split, self.figure, complete_trials(self.study), left)
+        return TrialJob(number, config, self.split, self.figure, trials_of(self.study, "COMPLETE"), left)
 
     def _tell(self, trial: Trial, settings: Mapping[str, Any], outcome: dict[str, Any]) -> None:
         """Keep how a trial went."""
@@ -263,18 +267,9 @@ class Tuning:
             trial.set_user_attr("outcome", outcome | {"settings": _plain(settings)})
             value, state = (outcome["value"], states.COMPLETE) if complete else (None, states.PRUNED)
             self.study.tell(trial, value, state=state)
-        self.listener.ended(next(each for each in self.entries() if each["trial"] == outcome["trial"]))
+        self.listener.trial_finished(next(each for each in self.entries() if each["trial"] == outcome["trial"]))
         self._check_failures()
         self._write(self._summary())
-
-    def _own_values(self) -> dict[str, Any]:
-        """What the config itself has, as far as it is searched."""
-        values = {}
-        for key, wanted in self.space.items():
-            value = self.config.value(key)
-            if wanted.holds(value):
-                values[key] = suggestion(wanted, value)
-        return values
 
     def _check_failures(self) -> None:
         """Nothing but failures: then it is not the settings."""
@@ -284,13 +279,9 @@ class Tuning:
             raise TrainingError(f"All {all_of_them} failed, the last one so: {entries[-1]['error']}")
 
     # -------------------------------------------------------------------------------------------------- the end
-    def _counted(self) -> list[FrozenTrial]:
-        states = load_optuna().trial.TrialState
-        return self.study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
-
     def entries(self) -> list[dict[str, Any]]:
         """All trials that count, in their order."""
-        outcomes = [each.user_attrs["outcome"] for each in self._counted()]
+        outcomes = [each.user_attrs["outcome"] for each in trials_of(self.study, "COMPLETE", "PRUNED")]
         entries = [{"trial": i, **each} for i, each in enumerate(outcomes, start=1)]  # or its own number
         return sorted(entries, key=lambda each: each["trial"])
 
@@ -334,10 +325,6 @@ def ranked(entries: list[dict[str, Any]], figure: str) -> list[dict[str, Any]]:
     complete = [each for each in entries if each["state"] == "complete"]
     sign = 1 if figure == "loss" else -1
     return sorted(complete, key=lambda each: (sign * each["value"], each["val"]["loss"], each["trial"]))
-
-
-class _OutOfTimeError(Exception):
-    """The time limit is reached."""
 
 
 # ------------------------------------------------------------------------------------------------------- checks

@@ -169,9 +169,9 @@ def describe(training: Training) -> list[str]:
     parts = ", ".join(f"{len(getattr(split, part)):,} {part}" for part in ("train", "val", "test"))
     rule = split.description.partition(";")[0].removesuffix(".")  # what follows from it is said elsewhere
     model = find_system(training.config.model.system).title
-    together = getattr(training, "together", None)  # graph kernels are fitted alone
+    distributed = getattr(training, "distributed", None)  # graph kernels are fitted alone
     alone = sum(p.numel() for p in training.network.parameters())
-    parameters = alone if together is None else together.parameters
+    parameters = alone if distributed is None else distributed.parameters
     lines = [
         ("data", f"{f'{dataset!r}'[len('GraphDataset(') : -1]}, {counted(dataset.num_edges, 'edge')}"),
         ("split", f"{split.protocol}: {parts} {noun(len(split.test), split.unit)}. {rule}"),
@@ -182,8 +182,8 @@ def describe(training: Training) -> list[str]:
         ),
     ]
     lines.insert(3, ("memory", training.memory.describe()))
-    if together is not None and together.description:
-        lines.insert(3, ("work", together.description))
+    if distributed is not None and distributed.description:
+        lines.insert(3, ("work", distributed.description))
     chosen = told(training.config, dataset, split)
     if chosen:
         lines.append(("settings", chosen))
