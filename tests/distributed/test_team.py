@@ -26,15 +26,19 @@ def settle(team: Team) -> dict[str, Any]:
     tensors = {"a": torch.arange(3), "none": torch.empty(0, 2), "one": torch.tensor(0.5)}
     return {
         "who": (rank, team.size, team.is_main),
-        "sum": team.all_reduce(torch.tensor([1.0, rank])).tolist(),
-        "total": team.all_sum(1, rank, 0.5),
-        "largest": team.all_max(-1.0 * rank),
-        "everywhere": (team.all_true(True), team.all_true(rank != 1), team.all_true(False)),
-        "agreed": team.broadcast_number(10.0 + rank),
-        "rows": [plain(team.gather_rows(each)) for each in (own, torch.full((1,), rank, dtype=torch.int32), own[:0])],
-        "told": team.all_gather({"rank": rank}),
-        "shared": team.broadcast({"rank": rank}),
-        "tensors": [(name, plain(each)) for name, each in team.broadcast_tensors(tensors if team.is_main else {})],
+        "all_reduce": team.all_reduce(torch.tensor([1.0, rank])).tolist(),
+        "all_sum": team.all_sum(1, rank, 0.5),
+        "all_max": team.all_max(-1.0 * rank),
+        "all_true": (team.all_true(True), team.all_true(rank != 1), team.all_true(False)),
+        "broadcast_number": team.broadcast_number(10.0 + rank),
+        "gather_rows": [
+            plain(team.gather_rows(each)) for each in (own, torch.full((1,), rank, dtype=torch.int32), own[:0])
+        ],
+        "all_gather": team.all_gather({"rank": rank}),
+        "broadcast": team.broadcast({"rank": rank}),
+        "broadcast_tensors": [
+            (name, plain(each)) for name, each in team.broadcast_tensors(tensors if team.is_main else {})
+        ],
     }
 
 
@@ -43,15 +47,15 @@ def expected(rank: int, size: int) -> dict[str, Any]:
     several = [[each, each] for each in ranks for _ in range(each)]  # as many rows as the rank says
     return {
         "who": (rank, size, rank == 0),
-        "sum": [size, sum(ranks)],
-        "total": [size, sum(ranks), 0.5 * size],
-        "largest": 0.0,
-        "everywhere": (True, size < 2, False),
-        "agreed": 10.0,
-        "rows": [whole if rank == 0 else None for whole in (several, list(ranks), [])],
-        "told": [{"rank": each} for each in ranks],
-        "shared": {"rank": 0},
-        "tensors": [("a", [0, 1, 2]), ("none", []), ("one", 0.5)],
+        "all_reduce": [size, sum(ranks)],
+        "all_sum": [size, sum(ranks), 0.5 * size],
+        "all_max": 0.0,
+        "all_true": (True, size < 2, False),
+        "broadcast_number": 10.0,
+        "gather_rows": [whole if rank == 0 else None for whole in (several, list(ranks), [])],
+        "all_gather": [{"rank": each} for each in ranks],
+        "broadcast": {"rank": 0},
+        "broadcast_tensors": [("a", [0, 1, 2]), ("none", []), ("one", 0.5)],
     }
 
 

@@ -220,5 +220,5 @@ class _Two(Team):
         super().__init__()
         self.size = 2
 
-    def everywhere(self, fact: bool) -> bool:
+    def all_true(self, fact: bool) -> bool:
         return fact

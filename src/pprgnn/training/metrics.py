@@ -223,7 +223,8 @@ class _Predictions:
         return self.macro_f1(oracle=True)
 
     def roc_auc(self) -> float:
-        logits, marks = self.team.gather_rows(self.logits), self.team.gather_rows(self.true)  # it is about pairs of rows
+        # It is about pairs of rows.
+        logits, marks = self.team.gather_rows(self.logits), self.team.gather_rows(self.true)
         mean = math.nan if logits is None or marks is None else self._mean_area(logits, marks)
         return self.team.broadcast_number(mean)
 
