@@ -12,8 +12,7 @@ from pprgnn.data.own.tables import from_tables
 from pprgnn.nn.layers import depth_state
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import explain_graph, explain_node
-from pprgnn.training.explain_features import drawn_rows, explain_features, overall_features
-from pprgnn.training.feature_names import feature_columns
+from pprgnn.training.explain_features import drawn_rows, explain_features, feature_columns, overall_features
 from pprgnn.training.integrated import ENOUGH, FEWEST, MOST, ROUNDING
 from pprgnn.training.model import Model
 from pprgnn.training.train import train

@@ -25,9 +25,9 @@ from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch
+from pprgnn.training.environment import available_memory
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.guard import largest_norm, smallest_eps
-from pprgnn.training.memory import available_memory
 from pprgnn.training.model import Model, layer_facts
 
 UNKNOWN_MEMORY = 4 << 30  # bytes that we count on where the system does not tell

@@ -7,10 +7,9 @@ to is known: the score at its end less the score at its start. Where most is mis
 
 from __future__ import annotations
 
-import heapq
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -60,19 +59,20 @@ class Integrated:
         return self.difference - float(self.features.sum())
 
 
-@dataclass(order=True)
+@dataclass(frozen=True)
 class _Piece:
-    """From ``start`` to ``end`` of the way; ordered by what is missing, the most first."""
+    """From ``start`` to ``end`` of the way."""
 
-    order: float = field(init=False)
-    start: float = field(compare=False)
-    end: float = field(compare=False)
-    scores: tuple[float, float, float] = field(compare=False)  # at its start, in its middle, at its end
-    features: Tensor = field(compare=False)
-    own: Tensor = field(compare=False)
+    start: float
+    end: float
+    scores: tuple[float, float, float]  # at its start, in its middle, at its end
+    features: Tensor
+    own: Tensor
 
-    def __post_init__(self) -> None:
-        self.order = -abs(self.scores[2] - self.scores[0] - float(self.features.sum()))
+    @property
+    def missing(self) -> float:
+        """What its features leave of what it must add up to."""
+        return abs(self.scores[2] - self.scores[0] - float(self.features.sum()))
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,9 @@ def integrate(model: Model, batch: Batch, state: Tensor, row: int, target: int |
         enough = ENOUGH * abs(score - baseline) + ROUNDING * (abs(score) + abs(baseline))
         pieces = [way.piece(0.0, 1.0, baseline, score)]
         while len(pieces) < MOST:
-            missing = -sum(each.order for each in pieces)
-            if len(pieces) >= FEWEST and (missing <= enough or time.perf_counter() - started > PATIENCE):
+            missing = [each.missing for each in pieces]
+            if len(pieces) >= FEWEST and (sum(missing) <= enough or time.perf_counter() - started > PATIENCE):
                 break
-            for half in way.halves(heapq.heappop(pieces)):
-                heapq.heappush(pieces, half)
+            pieces += way.halves(pieces.pop(missing.index(max(missing))))
     features, own = (torch.stack([getattr(each, name) for each in pieces]).sum(0) for name in ("features", "own"))
     return Integrated(logits.cpu(), target, score, baseline, features, own, 2 * len(pieces) - 1)

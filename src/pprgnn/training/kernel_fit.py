@@ -23,9 +23,9 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config, TrainingConfig
+from pprgnn.training.environment import available_memory, size_text
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.grid_fit import GridTraining, Tried
-from pprgnn.training.memory import available_memory, size_text
 from pprgnn.training.model import Model
 from pprgnn.training.trivial import prior_logits
 

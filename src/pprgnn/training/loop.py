@@ -21,7 +21,6 @@ from pprgnn.distributed.team import Team, check_consistency
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.average import RunningAverage
 from pprgnn.training.batches import Batch
-from pprgnn.training.budget import plan_memory
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
 from pprgnn.training.checkpoint import load_state_dict, state_dict
 from pprgnn.training.config import Config
@@ -38,6 +37,7 @@ from pprgnn.training.guard import (
 )
 from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.listener import Listener, Silent
+from pprgnn.training.memory import plan_memory
 from pprgnn.training.metrics import Meter
 from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
 from pprgnn.training.objective import Objective, balanced_weights, pooled_loss

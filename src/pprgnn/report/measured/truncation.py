@@ -18,7 +18,7 @@ from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Truncation
 from pprgnn.report.measured.solves import Solve, at_depths
 from pprgnn.report.measured.subject import Subject, of_layers
-from pprgnn.training.memory import available_memory, size_text
+from pprgnn.training.environment import available_memory, size_text
 from pprgnn.training.model import forward
 from pprgnn.training.objective import Objective, balanced_weights
 
