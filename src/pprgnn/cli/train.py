@@ -297,9 +297,9 @@ def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bo
 def _listener(quiet: bool, team: Team) -> Listener | None:
     """Who shows how it goes: one of the processes does, unless nobody should."""
     from pprgnn.training.listener import Listener
-    from pprgnn.training.view import view
+    from pprgnn.training.view import EpochLines
 
-    return Listener() if not team.is_main else None if quiet else view()
+    return Listener() if not team.is_main else None if quiet else EpochLines()
 
 
 def chosen_workers(jobs: int | None, backend: str | None, address: str | None) -> Workers | None:
@@ -355,9 +355,9 @@ def _compare(comparison: Comparison, workers: Workers | None, as_json: bool, rep
 
 
 def _listeners(quiet: bool) -> Any:
-    from pprgnn.training.view import view
+    from pprgnn.training.view import EpochLines
 
-    return (lambda label: None) if quiet else (lambda label: view(f"{label}: "))
+    return (lambda label: None) if quiet else (lambda label: EpochLines(f"{label}: "))
 
 
 @contextlib.contextmanager

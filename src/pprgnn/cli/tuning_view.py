@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pprgnn.training.listener import Listener
-from pprgnn.training.terminal import is_terminal, paragraph, styled, width
-from pprgnn.training.view import aligned, clock, percent
+from pprgnn.training.terminal import paragraph, styled, width
+from pprgnn.training.view import Lines, aligned, clock, percent
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
     from pprgnn.training.loop import Record, Training
     from pprgnn.training.tune import Tuning
 
 SHOWN = 5  # trials in the table
 
 
-class TrialLines(Listener):
+class TrialLines(Lines):
     """A line per trial; on a terminal, another one below that moves with the epochs."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.tuning: Tuning | None = None
         self._trial, self._epochs = 0, 0  # that are running
-        self._live: Live | None = None
-        self._last = 0.0
         self._best: Mapping[str, Any] | None = None
 
     def tuning_started(self, tuning: Tuning) -> None:
@@ -47,12 +40,8 @@ class TrialLines(Listener):
         done = f", {len(entries)} of them done" if entries else ""
         lines.append(("trials", f"{tuning.trials}{done}; compared by validation {tuning.figure}"))
         for label, text in lines:
-            self._say(paragraph(f"{label:<9}", text, width()))
-        if is_terminal():
-            from rich.live import Live
-
-            self._live = Live(auto_refresh=False, transient=True)
-            self._live.start()
+            self.say(paragraph(f"{label:<9}", text, width()))
+        self.start_line()
 
     def trial_started(self, number: int, settings: Mapping[str, Any]) -> None:
         """Nothing yet: the line comes when the trial is over."""
@@ -64,19 +53,15 @@ class TrialLines(Listener):
 
     def epoch(self, record: Record) -> None:
         """Move the line, a few times a second."""
-        now = time.monotonic()
-        if self._live is None or self.tuning is None or now - self._last < 0.1:
+        if not self.moving or self.tuning is None or not self.is_due():
             return
-        self._last = now
-        from rich.text import Text
-
         cells = [f"trial {self._trial}/{self.tuning.trials}", f"epoch {record.epoch}/{self._epochs}"]
         if record.val is not None:
             cells.append(f"val {self.tuning.figure} {figure(record.val[self.tuning.figure], self.tuning.figure)}")
         if self._best is not None:
             best = figure(self._best["value"], self.tuning.figure)
             cells.append(f"best {best} in trial {self._best['trial']}")
-        self._live.update(Text("  ".join(cells)[: (width() or 80) - 1]), refresh=True)
+        self.move(cells)
 
     def trial_finished(self, entry: Mapping[str, Any]) -> None:
         """How the trial went."""
@@ -94,25 +79,7 @@ class TrialLines(Listener):
         else:
             result = f"failed: {entry['error']}"
         text = f"{result}; {told(entry['settings'])}; {clock(entry['seconds'])}"
-        self._say(paragraph(f"{'trial ' + str(entry['trial']):<9}", text, width()))
-
-    def note(self, text: str) -> None:
-        """Tell at once, unless it is Ctrl-C in the middle of another line: Python does not let lines mix."""
-        with contextlib.suppress(RuntimeError):
-            self._say(text)
-
-    def stop(self) -> None:
-        """End the line, whatever happened."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _say(self, text: str) -> None:
-        if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
-        else:
-            typer.echo(text)
-            sys.stdout.flush()
+        self.say(paragraph(f"{'trial ' + str(entry['trial']):<9}", text, width()))
 
 
 def show(summary: Mapping[str, Any]) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pprgnn.data.whole_file import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.run import CONFIG, Run
+from pprgnn.training.listener import stopping
+from pprgnn.training.run import CONFIG, Run, check_unused
 from pprgnn.training.study import ALL, Listeners, Study, is_study
 
 if TYPE_CHECKING:
@@ -65,11 +66,7 @@ class Comparison:
 
         folder = Path(folder)
         taken = (CONFIG, COMPARISON, *(f"{config.model.system}/{CONFIG}" for config in configs))
-        if any((folder / name).exists() for name in taken):
-            raise TrainingError(
-                f"{folder} already holds runs; continue with `pprgnn train --resume {folder}`, or choose another "
-                f"folder with -o."
-            )
+        check_unused(folder, *taken)
         own, dataset = dataset, load_data(configs[0]) if dataset is None else dataset
         split = choose_split(configs[0], dataset)
         if folds is not None and folds != ALL and folds > split.count:
@@ -128,8 +125,5 @@ def _trained(place: Path, label: str, listeners: Listeners, workers: Workers | N
     summary = Run.open(place).summary
     if summary is not None and summary["finished"]:
         return summary
-    listener = listeners(label)
-    try:
+    with stopping(listeners(label)) as listener:
         return resume(place, listener=listener).summary
-    finally:
-        getattr(listener, "stop", lambda: None)()

@@ -217,7 +217,7 @@ def size_text(size: int) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB // 10 else f"{size / MIB:.1f} MiB"
 
 
-# ------------------------------------------------------------------ limits of Linux control groups, version 1 and 2
+# ----------------------------------------------------------------- limits of Linux control groups, version 1 and 2
 def cpu_quota(own: Path = OWN_GROUPS, mount: Path = MOUNT) -> float | None:
     """Processors' worth of time that this process may use; ``None``: no limit, or none known."""
     quotas = []

@@ -235,6 +235,15 @@ class Run:
         raise TrainingError(f"The run in {self.folder} is finished and {problem}.")
 
 
+def check_unused(folder: Path, *names: str) -> None:
+    """Raise if there are several runs in a folder already, which one of these files tells."""
+    if any((folder / name).exists() for name in names):
+        raise TrainingError(
+            f"{folder} already holds runs; continue with `pprgnn train --resume {folder}`, or choose another "
+            f"folder with -o."
+        )
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

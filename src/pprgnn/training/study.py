@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,12 @@ from pprgnn.data.whole_file import write_text
 from pprgnn.data.wording import counted
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run
+from pprgnn.training.listener import Listener, stopping
+from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused
 from pprgnn.training.workers import StoppedError, Workers, at_work
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
-    from pprgnn.training.listener import Listener
 
 STUDY = "study.json"
 ALL = -1
@@ -80,11 +80,7 @@ class Study:
         from pprgnn.training.train import load_data
 
         folder = Path(folder)
-        if (folder / CONFIG).exists():
-            raise TrainingError(
-                f"{folder} already holds runs; continue with `pprgnn train --resume {folder}`, or choose another "
-                f"folder with -o."
-            )
+        check_unused(folder, CONFIG)
         data = config.data
         own, dataset = dataset is not None, load_data(config) if dataset is None else dataset
         splits = dataset.splits(data.protocol, data.split_seed, **data.split)
@@ -129,11 +125,8 @@ class Study:
         missing = [(name, config) for name, config in self.members() if not self._finished(name)]
         if self.workers.is_this_process:
             for number, (name, config) in enumerate(missing, start=1):
-                listener = listeners(f"{name} ({number}/{len(missing)})")
-                try:
+                with stopping(listeners(f"{name} ({number}/{len(missing)})")) as listener:
                     summary = _one(config, self.folder / name, listener)
-                finally:
-                    getattr(listener, "stop", lambda: None)()
                 if not summary["finished"]:
                     break
         else:
@@ -141,13 +134,12 @@ class Study:
         return self._summary()
 
     def _run_parallel(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
-        """A line as each run ends; with Ctrl-C, those that run are saved."""
-        listener = listeners(counted(len(missing), "run"))
-        tell = (lambda text: None) if listener is None else listener.note
+        """A line as each run ends; with Ctrl-C those that run are saved."""
         folder = self.folder.absolute()
         jobs = [(config, folder / name) for name, config in missing]
         go_on = f"`pprgnn train --resume {self.folder}` goes on"
-        try:
+        with stopping(listeners(counted(len(missing), "run"))) as listener, suppress(StoppedError):
+            tell = (lambda text: None) if listener is None else listener.note
             with (
                 at_work(self.workers, go_on=go_on, announce=tell) as at_once,
                 closing(at_once(_job, jobs)) as done,
@@ -156,10 +148,6 @@ class Study:
                     metric, scores = summary["metric"], summary["scores"]
                     shown = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in scores.items())
                     tell(f"{name} ({number}/{len(jobs)}): {metric} {shown}")
-        except StoppedError:
-            pass  # the summary says that it is not finished
-        finally:
-            getattr(listener, "stop", lambda: None)()
 
     def _finished(self, name: str) -> bool:
         folder = self.folder / name
