@@ -396,10 +396,10 @@ def test_states_are_computed_twice_before_terms_are_left_out(monkeypatch):
 def test_half_of_the_memory_may_be_used(monkeypatch):
     cpu = torch.device("cpu")
     monkeypatch.setattr(attribution, "available_memory", lambda device: 1000)
-    assert attribution._budget(None, cpu) == 500
-    assert attribution._budget(70, cpu) == 70
+    assert attribution.memory_budget(None, cpu) == 500
+    assert attribution.memory_budget(70, cpu) == 70
     monkeypatch.setattr(attribution, "available_memory", lambda device: None)
-    assert attribution._budget(None, cpu) == attribution.UNKNOWN_MEMORY // 2
+    assert attribution.memory_budget(None, cpu) == attribution.UNKNOWN_MEMORY // 2
 
 
 # -------------------------------------------------------------------------------------------------- names, errors

@@ -16,7 +16,7 @@ from pprgnn.data.split import PARTS, Split
 from pprgnn.explore.errors import NotThereError
 from pprgnn.explore.names import Names
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.explain import _classes
+from pprgnn.training.explain import classes_of
 from pprgnn.training.hops import Readers
 
 GRAPHS_KEPT = 4
@@ -111,7 +111,7 @@ class Known:
 
     def truth(self, row: int) -> list[str] | None:
         """The classes of a row; ``None``: not known."""
-        return _classes(self.labels, self.labelled, row, self.facts.class_names)
+        return classes_of(self.labels, self.labelled, row, self.facts.class_names)
 
 
 class Parts:

@@ -26,7 +26,7 @@ from pprgnn.nn.network import Network
 from pprgnn.nn.paper import CoPurchaseNet
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.stacked import NodeNet
-from pprgnn.training.attribution import _embedding
+from pprgnn.training.attribution import learned_rows
 from pprgnn.training.batches import Batch
 from pprgnn.training.model import Model
 
@@ -63,7 +63,7 @@ class LinearGraph:
         self.bias = torch.zeros_like(self.weight[0]) if conv.bias is None else conv.bias.detach()
         self.shift = int(conv.smooth_input)  # B is one hop farther away then
         with torch.no_grad():
-            inputs = _embedding(model.network) if batch.x is None else batch.x
+            inputs = learned_rows(model.network) if batch.x is None else batch.x
             self.inputs = self.adj.enter(conv.lin(inputs)).detach()  # what the recursion adds up, without the bias
         self._at = lru_cache(1)(self._walked)  # two questions about each row
 

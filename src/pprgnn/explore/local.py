@@ -29,7 +29,7 @@ from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, trace
 from pprgnn.nn.network import Network
 from pprgnn.nn.ppr_conv import PPRConv
-from pprgnn.training.attribution import _embedding
+from pprgnn.training.attribution import learned_rows
 from pprgnn.training.batches import Batch
 from pprgnn.training.guard import largest_norm, smallest_eps
 from pprgnn.training.model import Model
@@ -67,7 +67,7 @@ class LocalGraph:
         with torch.no_grad():
             model.network.encode(batch.x, recorder)
         self.states = recorder.states
-        self.x = (_embedding(model.network) if batch.x is None else batch.x).detach()
+        self.x = (learned_rows(model.network) if batch.x is None else batch.x).detach()
 
     def followed(self, row: int, rows: int) -> tuple[Tensor, float]:
         """Which nodes, at most so many, in the inner order; and their share of the possible influence."""

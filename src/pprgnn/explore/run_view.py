@@ -20,7 +20,7 @@ from pprgnn.explore.graph_view import GraphView
 from pprgnn.explore.known import GRAPHS_KEPT, Known, Parts
 from pprgnn.explore.traced import follow_biases
 from pprgnn.nn.layers import infinite_layers, set_tolerance
-from pprgnn.training.attribution import _budget, _plan
+from pprgnn.training.attribution import memory_budget, plan_terms
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.guard import collected_warnings
@@ -92,8 +92,8 @@ class RunView:
         set_tolerance(network, self.model.config.training.eval_tol)
         self._layers = [(layer, found[name]) for name, layer in infinite_layers(network) if name in found]
         cut = [(layer, depth) for layer, depth in self._layers if layer.has_terms]
-        budget = _budget(None, self.model.device)
-        self._terms, checkpoint = _plan(cut, int(self.known.sizes.max()), budget)
+        budget = memory_budget(None, self.model.device)
+        self._terms, checkpoint = plan_terms(cut, int(self.known.sizes.max()), budget)
         for layer, depth in self._layers:
             layer.depth_rule, layer.grad_terms, layer.checkpoint = Fixed(depth), self._terms, checkpoint
         follow_biases(network)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.nn.network import Network
-from pprgnn.training.attribution import _score
+from pprgnn.training.attribution import row_score
 from pprgnn.training.model import Model
 
 
@@ -33,7 +33,7 @@ class Traced:
 
 def gradients(model: Model, logits: Tensor, target: int, x: Tensor) -> tuple[float, Tensor, float]:
     """Score, its gradient at ``x``, and the contribution of the biases; what autograd has kept stays."""
-    score = _score(logits, target, model.facts.multi_label)
+    score = row_score(logits, target, model.facts.multi_label)
     biases = followed_biases(model.network)
     gradient, *others = torch.autograd.grad(score, [x, *biases], retain_graph=True, materialize_grads=True)
     parts = [

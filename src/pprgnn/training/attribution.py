@@ -85,8 +85,8 @@ def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: 
         target = int(logits.argmax()) if target is None else target
         biases = [each for name, each in network.named_parameters() if name.rpartition(".")[2] == "bias"]
         x = inputs_of(network, batch)
-        with _following(network, [x, *biases]), torch.enable_grad():
-            score = _score(_logits(network, batch, row, x), target, model.facts.multi_label)
+        with gradients_to(network, [x, *biases]), torch.enable_grad():
+            score = row_score(row_logits(network, batch, row, x), target, model.facts.multi_label)
             gradients = torch.autograd.grad(score, [x, *biases], materialize_grads=True)
     inputs, *others = [
         gradient.mul_(value.detach()) for gradient, value in zip(gradients, [x, *biases], strict=True)
@@ -114,7 +114,7 @@ def settled(model: Model, batch: Batch, memory: int | None) -> Iterator[tuple[Te
         facts = list(layer_facts(network))
         reached = [(layer, facts[i]["depth"]) for i, (_, layer) in enumerate(infinite_layers(network))]
         cut = [(layer, depth) for layer, depth in reached if layer.has_terms]
-        terms, checkpoint = _plan(cut, len(state), _budget(memory, model.device))
+        terms, checkpoint = plan_terms(cut, len(state), memory_budget(memory, model.device))
         with _at_depths(reached, terms, checkpoint):
             yield state, _layers(facts, reached, terms, batch.edges)
 
@@ -131,7 +131,7 @@ def decided(network: Network, batch: Batch, state: Tensor, row: int) -> Tensor:
     return logits
 
 
-def _logits(network: Network, batch: Batch, row: int, x: Tensor | None) -> Tensor:
+def row_logits(network: Network, batch: Batch, row: int, x: Tensor | None) -> Tensor:
     """One row of logits; ``x`` stands for the features."""
     state = network.encode(None if batch.x is None else x, batch.edges, batch.edge_weight)
     return _decode(network, batch, state, row)
@@ -143,7 +143,8 @@ def _decode(network: Network, batch: Batch, state: Tensor, row: int) -> Tensor:
     return network.decode(state, batch.graph, batch.num_graphs)[row]
 
 
-def _score(logits: Tensor, target: int, multi_label: bool) -> Tensor:
+def row_score(logits: Tensor, target: int, multi_label: bool) -> Tensor:
+    """The logit of the target; with one class out of several, less the mean of the others."""
     wanted = logits[target]
     if multi_label or len(logits) == 1:
         return wanted
@@ -153,11 +154,12 @@ def _score(logits: Tensor, target: int, multi_label: bool) -> Tensor:
 def inputs_of(network: Network, batch: Batch) -> Tensor:
     """Learned rows, or a dense copy of the features, to which gradients can flow."""
     if batch.x is None:
-        return _embedding(network)
+        return learned_rows(network)
     return batch.x.to_dense() if is_sparse(batch.x) else batch.x.detach().clone()
 
 
-def _embedding(network: Network) -> Tensor:
+def learned_rows(network: Network) -> Tensor:
+    """What a network without features has learned for each node."""
     rows: Any = network.embedding
     weight: Tensor = rows.weight
     return weight
@@ -183,7 +185,7 @@ def _at_depths(
 
 
 @contextmanager
-def _following(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
+def gradients_to(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
     """Within it, gradients flow to these tensors and to no other parameter."""
     before = [(each, each.requires_grad) for each in network.parameters()]
     try:
@@ -198,14 +200,17 @@ def _following(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------------------------------------- memory and terms
-def _budget(memory: int | None, device: torch.device) -> int:
+def memory_budget(memory: int | None, device: torch.device) -> int:
+    """Bytes that states may take."""
     if memory is not None:
         return memory
     available = available_memory(device)
     return (UNKNOWN_MEMORY if available is None else available) // 2
 
 
-def _plan(reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, budget: int) -> tuple[int | None, bool]:
+def plan_terms(
+    reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, budget: int
+) -> tuple[int | None, bool]:
     """All terms if they fit, if need be with states computed twice; otherwise as many terms as fit."""
     everything = max((depth for _, depth in reached), default=0) + 1
     for terms in range(everything, 1, -1):

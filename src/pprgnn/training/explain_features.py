@@ -15,7 +15,7 @@ from pprgnn.training.attribution import settled
 from pprgnn.training.batches import Batches
 from pprgnn.training.build import LARGE_DEGREE
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.explain import _batch, _checked, _one_graph, check_system
+from pprgnn.training.explain import check_system, one_graph
 from pprgnn.training.integrated import Integrated, integrate
 from pprgnn.training.label_input import KINDS as LABEL_KINDS
 from pprgnn.training.model import Model
@@ -88,12 +88,12 @@ def explain_features(
         top: How many features to name.
         memory: Bytes that states may take; ``None``: half of what is available.
     """
-    part = _one_graph(model, dataset, graph, "graph" if node is None else "node")
+    part, batch = one_graph(model, dataset, graph, "graph" if node is None else "node", target)
     check_features_read(model)
-    batch, columns = _batch(model, part), feature_columns(model, part)
+    columns = feature_columns(model, part)
     assert batch.x is not None
     with settled(model, batch, memory) as (state, _):
-        found = integrate(model, batch, state, node or 0, _checked(model, target))
+        found = integrate(model, batch, state, node or 0, target)
     seen = to_dense(take_rows(batch.x, slice(None) if node is None else slice(node, node + 1)))
     values = seen.double().mean(0).cpu()
     order = torch.argsort(found.features.abs(), descending=True, stable=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.sparse_features import to_dense
-from pprgnn.training.attribution import _following, _logits, _score, decided
+from pprgnn.training.attribution import decided, gradients_to, row_logits, row_score
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.model import Model
@@ -86,8 +86,8 @@ class _Way:
     target: int
 
     def score(self, point: Tensor) -> Tensor:
-        logits = _logits(self.model.network, self.batch, self.row, point)
-        return _score(logits, self.target, self.model.facts.multi_label)
+        logits = row_logits(self.model.network, self.batch, self.row, point)
+        return row_score(logits, self.target, self.model.facts.multi_label)
 
     def score_at(self, place: float) -> float:
         with torch.no_grad():
@@ -129,7 +129,7 @@ def integrate(model: Model, batch: Batch, state: Tensor, row: int, target: int |
     logits = decided(model.network, batch, state, row)
     target = int(logits.argmax()) if target is None else target
     way, started = _Way(model, batch, to_dense(batch.x).detach(), row, target), time.perf_counter()
-    with _following(model.network, []):
+    with gradients_to(model.network, []):
         baseline, score = way.score_at(0.0), way.score_at(1.0)
         enough = ENOUGH * abs(score - baseline) + ROUNDING * (abs(score) + abs(baseline))
         pieces = [way.piece(0.0, 1.0, baseline, score)]

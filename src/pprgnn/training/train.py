@@ -14,6 +14,7 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.grid_fit import GridTraining
 from pprgnn.training.kernel_fit import KernelTraining
 from pprgnn.training.label_fit import LabelTraining
 from pprgnn.training.listener import Listener
@@ -123,9 +124,7 @@ def resume(
     return Trained(training.model, summary, kept)
 
 
-def _training(
-    config: Config, dataset: GraphDataset, split: Split, **options: Any
-) -> Training | KernelTraining | LabelTraining:
+def _training(config: Config, dataset: GraphDataset, split: Split, **options: Any) -> Training | GridTraining:
     system = find_system(config.model.system)
     if system.kind not in ("kernel", "labels"):
         return Training(config, dataset, split, **options)

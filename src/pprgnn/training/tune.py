@@ -28,7 +28,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +120,7 @@ def tune(
         raise TrainingError(
             f"The folder {folder} cannot be written ({reason}); choose another with -o."
         ) from error
-    return Tuning(folder, config, space, trials, dataset, split, workers, listener).run(timeout)
+    return Tuning(folder, config, space, trials, dataset, split, workers, listener or Listener()).run(timeout)
 
 
 def resume_tuning(
@@ -151,28 +151,28 @@ def resume_tuning(
         config = config.with_values({"data.name": str(folder / DATA), "data.options": {}})
     split = Split.load(folder / SPLIT)
     space = search_space(search, config)
-    return Tuning(folder, config, space, wanted, load_data(config), split, workers, listener).run(timeout)
+    dataset, listener = load_data(config), listener or Listener()
+    return Tuning(folder, config, space, wanted, dataset, split, workers, listener).run(timeout)
 
 
+@dataclass
 class Tuning:
-    """A search in its folder."""
+    """A search in its folder; ``trials`` is how many there will be."""
 
-    def __init__(
-        self,
-        folder: Path,
-        config: Config,
-        space: Space,
-        trials: int,
-        dataset: GraphDataset,
-        split: Split,
-        workers: Workers,
-        listener: Listener | None = None,
-    ) -> None:
-        self.folder, self.config, self.space, self.trials = folder, config, space, trials
-        self.dataset, self.split, self.workers, self.listener = dataset, split, workers, listener or Listener()
-        self.metric = main_metrics(config, dataset.facts)[0]
-        self.figure = "loss" if config.training.monitor == "loss" else self.metric  # what is compared
-        self.study = open_study(folder / JOURNAL, direction_of(self.figure))
+    folder: Path
+    config: Config
+    space: Space
+    trials: int
+    dataset: GraphDataset
+    split: Split
+    workers: Workers
+    listener: Listener
+
+    def __post_init__(self) -> None:
+        settings, facts = self.config.training, self.dataset.facts
+        # What is compared.
+        self.figure = "loss" if settings.monitor == "loss" else main_metrics(self.config, facts)[0]
+        self.study = open_study(self.folder / JOURNAL, direction_of(self.figure))
         self.deadline = math.inf
 
     # ------------------------------------------------------------------------------------------------ the search
