@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pprgnn.distributed.team import Team
+from pprgnn.distributed.team import OLD_NAMES, Team
 from tests.distributed.processes import Lost, run_team
 
 
@@ -161,3 +161,15 @@ def test_who_does_not_answer_is_ended():
         run_team(sleep, 1, limit=0.5)
     with pytest.raises(Lost):
         run_team(leave, 1)
+
+
+@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
+def test_old_names_work_with_a_warning(old, new):
+    team = Team()
+    with pytest.warns(DeprecationWarning, match=f"is now called Team.{new}"):
+        assert getattr(team, old) == getattr(team, new)
+
+
+def test_other_names_are_unknown():
+    with pytest.raises(AttributeError, match="'Team' object has no attribute 'absent'"):
+        _ = Team().absent

@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import platform
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +19,22 @@ from torch import Tensor
 
 import pprgnn
 from pprgnn.data.errors import DataError
+
+# Until the next version, with a warning.
+OLD_NAMES = {
+    "leads": "is_main",
+    "neighbours": "local_size",
+    "sum": "all_reduce",
+    "total": "all_sum",
+    "largest": "all_max",
+    "everywhere": "all_true",
+    "agreed": "broadcast_number",
+    "rows": "gather_rows",
+    "told": "all_gather",
+    "shared": "broadcast",
+    "shared_tensors": "broadcast_tensors",
+    "one_by_one": "main_first",
+}
 
 
 class Team:
@@ -42,6 +59,13 @@ class Team:
         team.joined, team.group, team.rank, team.size = False, None, 0, 1
         team.device = torch.device("cpu")
         return team
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in OLD_NAMES:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        new = OLD_NAMES[name]
+        warnings.warn(f"Team.{name} is now called Team.{new}; use that.", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)
 
     @property
     def local_size(self) -> int:

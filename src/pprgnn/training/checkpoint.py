@@ -32,7 +32,7 @@ def state_dict(training: Training) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "average": {} if training.average is None else training.average.state(),
     }
     tensors = {f"{kind}/{name}": tensor for kind, named in sources.items() for name, tensor in named.items()}
-    tensors = training.distributed.whole(tensors, _row_names(training).__contains__)
+    tensors = training.distributed.gather(tensors, _row_names(training).__contains__)
     return tensors, {
         "progress": asdict(training.progress),
         "schedule": training.schedule.state(),
@@ -80,7 +80,9 @@ def _load_state_dict(training: Training, tensors: Mapping[str, Tensor], state: M
     in_rows = _row_names(training)
     for name, tensor in training.team.broadcast_tensors(tensors):
         kind, _, rest = name.partition("/")
-        parts[kind][rest] = (training.distributed.part(tensor) if name in in_rows else tensor).to(training.device)
+        if name in in_rows:
+            tensor = training.distributed.local_rows(tensor)
+        parts[kind][rest] = tensor.to(training.device)
     training.network.load_state_dict(parts["network"])
     training.keep_weights(parts["best"])
     if training.average is not None:

@@ -66,7 +66,8 @@ class DistributedContext:
         self.nodes, self._all_nodes = part.nodes, self.team.gather_rows(part.nodes)
         self.numbers = use_row_dropout(network)
         for name in network.row_parameters():
-            network.set_rows(self.part(network.get_parameter(name).detach()).clone())  # the others are forgotten
+            rows = self.local_rows(network.get_parameter(name).detach())
+            network.set_rows(rows.clone())  # the others are to be forgotten
 
     # ---------------------------------------------------------------------------------------------- random numbers
     def start_epoch(self, seed: int) -> None:
@@ -75,7 +76,7 @@ class DistributedContext:
         if self.numbers is not None:
             self.numbers.restart(seed)
 
-    def rows_come(self, batch: Batch | None = None) -> None:
+    def set_rows(self, batch: Batch | None = None) -> None:
         """The network is about to see a row of each node here or, given a batch, of its scored ones."""
         if self.numbers is not None and self.nodes is not None:
             rows = None if batch is None else batch.rows
@@ -113,7 +114,7 @@ class DistributedContext:
         return norm
 
     # ---------------------------------------------------------------------------------------------------- weights
-    def whole(
+    def gather(
         self, tensors: Mapping[str, Tensor], has_rows: Callable[[str], bool] | None = None
     ) -> dict[str, Tensor]:
         """Tensors of the network, or of what goes with it; the first process gets the rows of all nodes."""
@@ -128,15 +129,15 @@ class DistributedContext:
                 result[name] = torch.empty_like(rows).index_copy_(0, self._all_nodes, rows)
         return result
 
-    def put_together(self) -> dict[str, Tensor]:
+    def gather_weights(self) -> dict[str, Tensor]:
         """The weights at the end, whole; in the first process the network gets them as well."""
-        weights = self.whole(self.network.state_dict())
+        weights = self.gather(self.network.state_dict())
         if self.nodes is not None and self.team.is_main:
             for name in self.network.row_parameters():
                 self.network.set_rows(weights[name])
         return weights
 
-    def part(self, tensor: Tensor) -> Tensor:
+    def local_rows(self, tensor: Tensor) -> Tensor:
         """Of a tensor with a row for each node, the rows of this process."""
         return tensor if self.nodes is None else tensor[self.nodes.to(tensor.device)]
 

@@ -1,15 +1,12 @@
-"""What stops a run early, and what is said then: Ctrl-C, numbers that are not finite, a loss that explodes."""
+"""What stops a run early, and what is said then: numbers that are not finite, a loss that explodes."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import re
-import signal
-import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,30 +19,6 @@ from pprgnn.training.errors import TrainingError
 EXPLODED = 1e4  # times the smallest loss so far, or 1
 REMEDY = "Lower training.lr (now {lr:g}), or clip the gradient (training.clip=1){more}."
 SLOWER = "; or use a larger model.eps or tanh"  # where something decays
-
-
-class Interruption:
-    """Ctrl-C and SIGTERM ask for an end after the running epoch; a second Ctrl-C does not wait for it."""
-
-    def __init__(self, announce: Callable[[str], None]) -> None:
-        self.announce = announce
-        self.wanted = False
-        self._old: dict[int, Any] = {}
-
-    def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-            self._old = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
-
-    def _ask(self, number: int, frame: object) -> None:
-        if self.wanted:
-            raise KeyboardInterrupt
-        self.wanted = True
-        self.announce("Stopping after this epoch; press Ctrl-C again to stop at once.")
 
 
 @contextlib.contextmanager

@@ -28,7 +28,6 @@ from pprgnn.training.distributed import DistributedContext
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, evaluate, final_metrics, main_metrics
 from pprgnn.training.guard import (
-    Interruption,
     check_loss,
     collected_warnings,
     divergence_error,
@@ -43,6 +42,7 @@ from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
 from pprgnn.training.objective import Objective, balanced_weights, pooled_loss
 from pprgnn.training.optimization import Schedule, make_optimizer
 from pprgnn.training.run import Run
+from pprgnn.training.signals import Interruption
 from pprgnn.training.thresholds import Rule, Threshold
 from pprgnn.training.trivial import prior_logits, trivial_levels
 
@@ -255,7 +255,7 @@ class Training:
     def _forward(self, batch: Batch, meter: Meter) -> tuple[Tensor, Tensor]:
         """The state of all nodes, and what the scored ones here add to the loss."""
         state = self._encode(batch)
-        self.distributed.rows_come(batch)
+        self.distributed.set_rows(batch)
         logits = head(self.network, batch, state)
         own, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
         check_loss(float(loss), self.progress.smallest_loss, self.network, self.schedule.lr)
@@ -263,7 +263,7 @@ class Training:
         return state, own
 
     def _encode(self, batch: Batch) -> Tensor:
-        self.distributed.rows_come()
+        self.distributed.set_rows()
         try:
             return self.network.encode(batch.x, batch.edges, batch.edge_weight)
         except NotFiniteError as error:
@@ -354,7 +354,7 @@ class Training:
             return error
         self.network.load_state_dict(self.best_weights)
         self.model.threshold = self.progress.best_threshold
-        weights = self.distributed.whole(self.network.state_dict())
+        weights = self.distributed.gather(self.network.state_dict())
         if self.run is None:
             return error
         self.model.save(self.run.model_path, weights)
@@ -416,7 +416,7 @@ class Training:
             self.network.load_state_dict(self.best_weights)
             summary = self._summary(finished)
         summary["warnings"] = sorted(seen)
-        weights = self.distributed.put_together()
+        weights = self.distributed.gather_weights()
         if self.run is not None:
             self.model.save(self.run.model_path, weights)
             self.run.finish(summary)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,11 +135,8 @@ class Run:
     # -------------------------------------------------------------------------------------------------- progress
     def append(self, record: Mapping[str, Any]) -> None:
         """One line more."""
-        try:
-            with open(self.folder / METRICS, "a", encoding="utf-8") as file:
-                file.write(json.dumps(plain(record)) + "\n")
-        except OSError as error:
-            raise self._unwritable(METRICS, error) from error
+        with self._writing(METRICS) as path, open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(plain(record)) + "\n")
 
     def records(self) -> list[dict[str, Any]]:
         """The lines so far; one that a crash cut short is left out."""
@@ -167,16 +165,18 @@ class Run:
     def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """All that training needs to go on, in one file: it cannot contradict itself."""
         metadata = {"format": CHECKPOINT_FORMAT, "state": json.dumps(state)}
-        try:
-            write_tensors(self.folder / CHECKPOINT, tensors, metadata)
-        except OSError as error:
-            raise self._unwritable(CHECKPOINT, error) from error
+        with self._writing(CHECKPOINT) as path:
+            write_tensors(path, tensors, metadata)
 
-    def _unwritable(self, name: str, error: OSError) -> TrainingError:
-        return TrainingError(
-            f"{self.folder / name} cannot be written ({error.strerror or error}); make room, then continue with "
-            f"`pprgnn train --resume {self.folder}`."
-        )
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[Path]:
+        try:
+            yield self.folder / name
+        except OSError as error:
+            raise TrainingError(
+                f"{self.folder / name} cannot be written ({error.strerror or error}); make room, then continue "
+                f"with `pprgnn train --resume {self.folder}`."
+            ) from error
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """What :meth:`save_checkpoint` wrote last; None: nothing yet."""
@@ -199,10 +199,8 @@ class Run:
         facts = self.environment
         repeat = f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER"
         text = json.dumps(plain({**summary, "command": facts.get("command", ""), "repeat": repeat}), indent=1)
-        try:
-            write_text(self.folder / SUMMARY, text)
-        except OSError as error:
-            raise self._unwritable(SUMMARY, error) from error
+        with self._writing(SUMMARY) as path:
+            write_text(path, text)
 
     def extend(self, changes: Sequence[str]) -> None:
         """More epochs, or more patience, from now on; whatever else is changed is refused."""

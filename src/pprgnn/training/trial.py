@@ -6,10 +6,7 @@ Below it, the study of all trials in optuna's journal, a file with a line per ev
 from __future__ import annotations
 
 import math
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +21,6 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Listener
 from pprgnn.training.loop import Record, Training
 from pprgnn.training.train import load_data
-from pprgnn.training.workers import handling
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -156,13 +152,3 @@ def importance(study: Study, enough: int) -> dict[str, float] | None:
     evaluator = optuna.importance.PedAnovaImportanceEvaluator()  # the one that needs no further package
     found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return {key: float(value) for key, value in found.items()}
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Ctrl-C waits until this is over: half a line in the journal would be lost."""
-    asked: list[int] = []
-    with handling(signal.SIGINT, lambda number, frame: asked.append(number)):
-        yield
-    if asked:
-        signal.raise_signal(signal.SIGINT)

@@ -45,6 +45,7 @@ from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.listener import Listener
 from pprgnn.training.run import CONFIG, DATA, SPLIT
 from pprgnn.training.search import Space, as_text, default_space, search_space
+from pprgnn.training.signals import undisturbed
 from pprgnn.training.train import choose_split, load_data
 from pprgnn.training.trial import (
     OutOfTimeError,
@@ -55,7 +56,6 @@ from pprgnn.training.trial import (
     open_study,
     run_trial,
     trials_of,
-    undisturbed,
 )
 from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
 

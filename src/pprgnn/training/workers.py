@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
@@ -16,9 +15,10 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import resource_tracker
-from typing import Any, NoReturn
+from typing import Any
 
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.signals import Interruption, ended_by_sigterm
 
 # Processes only: seeds of torch belong to a whole process, so jobs in threads would disturb each other.
 BACKENDS = ("loky", "dask", "ray")
@@ -97,7 +97,6 @@ class _KilledError(Exception):
 def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]:
     joblib = _import("joblib", "Running several jobs at once")
     trackers = _import("joblib.externals.loky.backend.resource_tracker", "Running several jobs at once")
-    from pprgnn.training.guard import Interruption
 
     def at_once(run: Job, items: Iterable[Any]) -> Generator[Any]:
         parallel = joblib.Parallel(
@@ -240,25 +239,3 @@ def _import(module: str, what: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise TrainingError(f"{what} needs {package}; install it with `pip install {package}`.") from error
-
-
-def ended_by_sigterm() -> AbstractContextManager[None]:
-    """SIGTERM ends this as Ctrl-C does, so that no worker stays behind."""
-
-    def stop(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    return handling(signal.SIGTERM, stop)
-
-
-@contextmanager
-def handling(number: int, handler: Callable[[int, Any], Any]) -> Iterator[None]:
-    """A signal goes to this handler for the while."""
-    if threading.current_thread() is not threading.main_thread():  # elsewhere Python allows no handlers
-        yield
-        return
-    old = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, old)
