@@ -13,7 +13,8 @@ from pprgnn.experiments.cell import Cell, address_of
 from pprgnn.experiments.run_cell import Line, forget, run_cell, wants_one_thread
 from pprgnn.experiments.store import Store
 from pprgnn.training.environment import cores
-from pprgnn.training.workers import Workers, at_work, ended_by_sigterm
+from pprgnn.training.signals import ended_by_sigterm
+from pprgnn.training.workers import Workers, at_work
 
 __all__ = ["Unwatched", "Watcher", "Workers", "run_missing", "usual_jobs"]
 

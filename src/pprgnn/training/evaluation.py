@@ -65,7 +65,7 @@ def evaluate(
     return result, layers, predicted
 
 
-def score_together(
+def ensemble_scores(
     models: Sequence[Model], dataset: GraphDataset, masks: Mapping[str, Tensor]
 ) -> dict[str, dict[str, float]]:
     """Scores of every part by the mean probability of several models; by the rule of the first, its threshold."""

@@ -185,7 +185,7 @@ class Study:
 
     def _ensembles(self) -> Iterator[dict[str, dict[str, float]]]:
         """For each split, the scores of the mean probability over the seeds."""
-        from pprgnn.training.evaluation import score_together
+        from pprgnn.training.evaluation import ensemble_scores
         from pprgnn.training.model import Model
         from pprgnn.training.train import load_data
 
@@ -193,7 +193,7 @@ class Study:
         for fold in self.folds:
             folders = [self.folder / f"fold-{fold}-seed-{seed}" for seed in self.seeds]
             masks = Run.open(folders[0]).split.masks(dataset)
-            yield score_together([Model.load(folder) for folder in folders], dataset, masks)
+            yield ensemble_scores([Model.load(folder) for folder in folders], dataset, masks)
 
 
 def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def fitting(cells: Sequence[str], limit: int) -> str:
 
 def describe(training: Training) -> list[str]:
     """A few lines about what will be trained on what."""
-    from pprgnn.training.defaults import told
+    from pprgnn.training.defaults import describe_settled
     from pprgnn.training.evaluation import rare_class
     from pprgnn.training.metrics import ROC_AUC
     from pprgnn.training.systems import find_system
@@ -179,7 +179,7 @@ def describe(training: Training) -> list[str]:
     lines.insert(3, ("memory", training.memory.describe()))
     if distributed is not None and distributed.description:
         lines.insert(3, ("work", distributed.description))
-    chosen = told(training.config, dataset, split)
+    chosen = describe_settled(training.config, dataset, split)
     if chosen:
         lines.append(("settings", chosen))
     rare = rare_class(dataset, split) if training.metrics[0] == ROC_AUC else None

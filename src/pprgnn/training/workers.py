@@ -105,17 +105,17 @@ def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]
             return_as="generator_unordered",
             batch_size=1,
             pre_dispatch=workers.jobs,  # so that a stop leaves none waiting
-            initializer=_deaf,
+            initializer=_ignore_sigint,
         )
         with warnings.catch_warnings(), Interruption(announce) as stop, ended_by_sigterm():
             # At a stop some are given up, and a worker may be so.
             warnings.filterwarnings("ignore", ".*tasks (which|have)", module="joblib")
-            wanted = (joblib.delayed(_hearing)(run, item) for item in _until(stop, items))
+            wanted = (joblib.delayed(_with_sigint)(run, item) for item in _until(stop, items))
             # Python and loky each start a process that tracks resources, and let Ctrl-C through again afterwards.
             resource_tracker.ensure_running()
             trackers.ensure_running()
             try:
-                with _ctrl_c_later():  # workers start here
+                with _sigint_blocked():  # workers start here
                     results = parallel(wanted)
                 with closing(results):
                     for result in results:
@@ -140,14 +140,14 @@ def _until(stop: Any, items: Iterable[Any]) -> Iterator[Any]:
         yield item
 
 
-def _deaf() -> None:
+def _ignore_sigint() -> None:
     """A worker without a job ignores Ctrl-C: its end would be taken for a death, and end the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextmanager
-def _ctrl_c_later() -> Iterator[None]:
+def _sigint_blocked() -> Iterator[None]:
     """Processes that start meanwhile hear no Ctrl-C before they can ignore it; this one hears it afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -156,7 +156,7 @@ def _ctrl_c_later() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _hearing(run: Job, item: Any) -> Any:
+def _with_sigint(run: Job, item: Any) -> Any:
     """A job hears Ctrl-C; a training then saves."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -164,7 +164,7 @@ def _hearing(run: Job, item: Any) -> Any:
     except KeyboardInterrupt:
         return None
     finally:
-        _deaf()
+        _ignore_sigint()
 
 
 # -------------------------------------------------------------------------------------------------------- clusters
@@ -204,7 +204,7 @@ def _own_dask(distributed: Any, workers: Workers) -> Any:
         memory_limit=0,  # as with loky, the machine's own
         silence_logs=logging.CRITICAL,  # a failure is told by what it raises
     )
-    client.run(_deaf)  # this process ends them
+    client.run(_ignore_sigint)  # this process ends them
     return client
 
 
