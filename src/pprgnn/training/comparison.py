@@ -15,7 +15,7 @@ from pprgnn.data.whole_file import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import stopping
-from pprgnn.training.run import CONFIG, Run, check_unused
+from pprgnn.training.run import CONFIG, Run, check_unused, read_json
 from pprgnn.training.study import ALL, Listeners, Study, is_study
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Comparison:
     @classmethod
     def open(cls, folder: Path | str) -> Comparison:
         """An existing one."""
-        return cls(Path(folder), json.loads((Path(folder) / COMPARISON).read_text(encoding="utf-8"))["systems"])
+        return cls(Path(folder), read_json(Path(folder) / COMPARISON, "comparison")["systems"])
 
     @property
     def folders(self) -> list[Path]:

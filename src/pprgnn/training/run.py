@@ -113,13 +113,13 @@ class Run:
     @property
     def environment(self) -> dict[str, Any]:
         """Machine, versions, and the command that started it."""
-        return _read_json(self.folder / ENVIRONMENT)
+        return read_json(self.folder / ENVIRONMENT)
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """What came out, once it is there."""
         path = self.folder / SUMMARY
-        return _read_json(path) if path.is_file() else None
+        return read_json(path) if path.is_file() else None
 
     @property
     def finished(self) -> bool:
@@ -242,11 +242,12 @@ def check_unused(folder: Path, *names: str) -> None:
         )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, what: str = "run") -> dict[str, Any]:
+    """A table in a file of a run, or of something else."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read ({error}); the run is damaged.") from error
+        raise DataError(f"{path} cannot be read ({error}); the {what} is damaged.") from error
     if not isinstance(values, dict):
-        raise DataError(f"{path} must hold a table, but holds {type(values).__name__}; the run is damaged.")
+        raise DataError(f"{path} must hold a table, but holds {type(values).__name__}; the {what} is damaged.")
     return values

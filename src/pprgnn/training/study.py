@@ -18,7 +18,7 @@ from pprgnn.data.wording import counted
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Listener, stopping
-from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused
+from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, read_json
 from pprgnn.training.workers import StoppedError, Workers, at_work
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Study:
     def open(cls, folder: Path | str, workers: Workers | None = None) -> Study:
         """An existing study; with ``workers``, others than it was made with."""
         folder = Path(folder)
-        facts = json.loads((folder / STUDY).read_text(encoding="utf-8"))
+        facts = read_json(folder / STUDY, "study")
         made_with = facts["workers"]
         made_with = Workers(made_with) if isinstance(made_with, int) else Workers(**made_with)
         config = Run.open(folder.absolute()).config  # workers elsewhere were started in other folders
@@ -158,7 +158,7 @@ class Study:
         for name, _ in self.members():
             path = self.folder / name / SUMMARY
             if path.is_file():
-                runs.append({"run": name} | json.loads(path.read_text(encoding="utf-8")))
+                runs.append({"run": name} | read_json(path))
         finished = [each for each in runs if each["finished"]]
         if not finished:  # stopped in the first one
             return {"finished": False, "runs": [], "mean": {}, "std": {}, "metric": "", "folder": str(self.folder)}

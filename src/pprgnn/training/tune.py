@@ -26,9 +26,10 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.listener import Listener
-from pprgnn.training.run import CONFIG, DATA, SPLIT
+from pprgnn.training.run import CONFIG, DATA, SPLIT, read_json
 from pprgnn.training.search import Space, as_text, default_space, search_space
 from pprgnn.training.signals import undisturbed
 from pprgnn.training.train import choose_split, load_data
@@ -136,12 +137,11 @@ def resume_tuning(
     folder = Path(folder)
     if not (folder / BASE).is_file():
         raise TrainingError(f"{folder} must be the folder of a tuning, but has no {BASE}; check the path.")
-    config = Config.from_toml(folder / BASE)
+    config, facts = Config.from_toml(folder / BASE), read_json(folder / SEARCH, "tuning")
     try:
-        facts = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
         wanted, search = facts["trials"], facts["search"]
         workers = workers or Workers(**facts.get("workers", {}))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise DataError(f"{folder / SEARCH} cannot be read ({error}); the tuning is damaged.") from error
     if trials is not None:
         _check_trials(trials)
@@ -183,13 +183,9 @@ class Tuning:
         self.listener.tuning_started(self)
         stopped = None
         go_on = f"`pprgnn tune --resume {self.folder}`"
-        here = self.workers.is_this_process or not self._missing()
+        workers = self.workers if self._missing() else Workers()  # none are started for nothing
         try:
-            with (
-                nullcontext(self._here)
-                if here
-                else at_work(self.workers, go_on=f"{go_on} goes on", announce=self.listener.note)
-            ) as at_once:
+            with at_work(workers, go_on=f"{go_on} goes on", announce=self.listener.note) as at_once:
                 while numbers := self._missing():
                     if time.monotonic() >= self.deadline:
                         raise OutOfTimeError
@@ -204,14 +200,6 @@ class Tuning:
         self._write(summary)
         return summary
 
-    def _here(self, run: Callable[..., Any], jobs: Iterable[TrialJob]) -> Generator[dict[str, Any]]:
-        """As workers do it, but in this process, and the listener sees every epoch."""
-        for job in jobs:
-            outcome = run(job, self.dataset, self.listener)
-            if outcome is None:
-                raise StoppedError
-            yield outcome
-
     def _round(self, numbers: Sequence[int], at_once: AtOnce) -> None:
         """Suggest, train, and tell the journal as results arrive; a trial that is stopped does not count."""
         asked: dict[int, tuple[Trial, dict[str, Any]]] = {}
@@ -219,7 +207,10 @@ class Tuning:
             for number in numbers:
                 asked[number] = self._ask(number)
             jobs = [self._job(number, settings) for number, (_, settings) in asked.items()]
-            with closing(at_once(run_trial, jobs)) as outcomes:
+            run: Callable[..., Any] = run_trial
+            if self.workers.is_this_process:  # then the data are here, and the listener sees every epoch
+                run = partial(run_trial, dataset=self.dataset, listener=self.listener)
+            with closing(at_once(run, jobs)) as outcomes:
                 for outcome in outcomes:
                     if outcome["state"] == "out of time":
                         self.deadline = -math.inf  # the others have their ends on their own

@@ -68,6 +68,8 @@ def at_work(
 ) -> Iterator[AtOnce]:
     """Start the workers, and end them afterwards; gives a function of a job and its items to their results.
 
+    One after the other in this process, if that is what is wanted.
+
     With loky, Ctrl-C reaches the jobs as well: a training saves. Their results still arrive before
     :class:`StoppedError`. Other workers end at once, with :class:`KeyboardInterrupt`; so do all at SIGTERM.
 
@@ -77,7 +79,7 @@ def at_work(
         announce: Is told that Ctrl-C was heard.
     """
     start: Callable[[Workers, Callable[[str], None]], AbstractContextManager[AtOnce]]
-    start = {"loky": _loky, "dask": _dask, "ray": _ray}[workers.backend]
+    start = _here if workers.is_this_process else {"loky": _loky, "dask": _dask, "ray": _ray}[workers.backend]
     try:
         with ended_by_sigterm(), start(workers, announce) as at_once:
             yield at_once
@@ -93,6 +95,14 @@ class _KilledError(Exception):
 
 
 # ---------------------------------------------------------------------------------------------------- this machine
+@contextmanager
+def _here(workers: Workers, _: Callable[[str], None]) -> Iterator[AtOnce]:
+    def at_once(run: Job, items: Iterable[Any]) -> Generator[Any]:
+        yield from map(_unless_stopped, map(run, items))
+
+    yield at_once
+
+
 @contextmanager
 def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]:
     joblib = _import("joblib", "Running several jobs at once")
