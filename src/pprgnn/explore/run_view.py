@@ -20,10 +20,10 @@ from pprgnn.explore.graph_view import GraphView
 from pprgnn.explore.known import GRAPHS_KEPT, Known, Parts
 from pprgnn.explore.traced import follow_biases
 from pprgnn.nn.layers import infinite_layers, set_tolerance
-from pprgnn.training.attribution import memory_budget, plan_terms
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.guard import collected_warnings
+from pprgnn.training.memory import memory_budget, plan_terms
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run
 from pprgnn.training.systems import find_system

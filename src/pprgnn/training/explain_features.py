@@ -11,12 +11,11 @@ from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import take_rows, to_dense
-from pprgnn.training.attribution import settled
+from pprgnn.training.attribution import Integrated, integrate, settled
 from pprgnn.training.batches import Batches
 from pprgnn.training.build import LARGE_DEGREE
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import check_system, one_graph
-from pprgnn.training.integrated import Integrated, integrate
 from pprgnn.training.label_input import KINDS as LABEL_KINDS
 from pprgnn.training.model import Model
 

@@ -12,6 +12,7 @@ from pprgnn.core.recursion import FEW_TERMS
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import is_sparse, tensors_of
 from pprgnn.distributed.team import Team
+from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layers import ppr_layers
 from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config
@@ -22,6 +23,9 @@ from pprgnn.training.errors import TrainingError
 # leave holes: measured, 1.3 to 1.8 times the memory that is in use.
 MAPPED = 32 * MIB
 HOLES = 1.6
+
+UNKNOWN_MEMORY = 4 << 30  # bytes that we count on where the system does not tell
+SPARE = 4  # states that a solve needs beside those it keeps
 
 
 @dataclass(frozen=True)
@@ -197,3 +201,38 @@ def estimate(
         copies_between=extras,
         smooth_input=any(layer.smooth_input for _, layer in ppr_layers(network)),
     )
+
+
+# ------------------------------------------------------------------------------------- all terms of a gradient
+def memory_budget(memory: int | None, device: torch.device) -> int:
+    """Bytes that states may take."""
+    if memory is not None:
+        return memory
+    available = available_memory(device)
+    return (UNKNOWN_MEMORY if available is None else available) // 2
+
+
+def plan_terms(
+    reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, budget: int
+) -> tuple[int | None, bool]:
+    """All terms if they fit, if need be with states computed twice; otherwise as many terms as fit."""
+    everything = max((depth for _, depth in reached), default=0) + 1
+    for terms in range(everything, 1, -1):
+        for checkpoint in (False, True):
+            if _needed(reached, num_nodes, terms, checkpoint) <= budget:
+                return (None if terms == everything else terms), checkpoint
+    return (None if everything == 1 else 1), False
+
+
+def _needed(reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, terms: int, checkpoint: bool) -> int:
+    """Bytes of all states that are there at the same time."""
+    kept, largest = 0, dict[int, int]()
+    for layer, depth in reached:
+        size = num_nodes * layer.out_channels * layer.weights()[0].element_size()
+        states = (min(terms, depth) + SPARE) * size
+        if checkpoint:  # layers of one width use the same buffers, one after the other
+            kept += SPARE * size
+            largest[size] = max(largest.get(size, 0), states)
+        else:
+            kept += states
+    return kept + sum(largest.values())
