@@ -163,7 +163,7 @@ class Study:
         if not finished:  # stopped in the first one
             return {"finished": False, "runs": [], "mean": {}, "std": {}, "metric": "", "folder": str(self.folder)}
         mean, std = _statistics([each["scores"] for each in finished])
-        trivial = [each.get("trivial") for each in finished]  # older runs have none
+        trivial = [each.get("trivial") or {} for each in finished]  # older runs have none
         keys = ("run", "fold", "seed", "scores", "best_epoch", "epochs", "seconds", "test_chose_the_epoch")
         summary = {
             "finished": len(finished) == len(self.folds) * len(self.seeds),
