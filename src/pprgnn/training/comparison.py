@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +31,12 @@ def is_comparison(folder: Path | str) -> bool:
     return (Path(folder) / COMPARISON).is_file()
 
 
+@dataclass
 class Comparison:
     """Systems in one folder, in the order in which they are trained."""
 
-    def __init__(self, folder: Path, systems: Sequence[str]) -> None:
-        self.folder, self.systems = folder, systems
+    folder: Path
+    systems: Sequence[str]
 
     @classmethod
     def create(

@@ -9,7 +9,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,21 +34,16 @@ def is_study(folder: Path | str) -> bool:
     return (Path(folder) / STUDY).is_file()
 
 
+@dataclass
 class Study:
     """Runs over ``folds`` and ``seeds`` in one folder."""
 
-    def __init__(
-        self,
-        folder: Path,
-        config: Config,
-        folds: Sequence[int],
-        seeds: Sequence[int],
-        workers: Workers,
-        ensemble: bool = False,
-    ) -> None:
-        self.folder, self.config = folder, config
-        self.folds, self.seeds, self.workers = folds, seeds, workers
-        self.ensemble = ensemble
+    folder: Path
+    config: Config
+    folds: Sequence[int]
+    seeds: Sequence[int]
+    workers: Workers
+    ensemble: bool = False
 
     @classmethod
     def create(

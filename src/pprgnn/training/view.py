@@ -164,21 +164,16 @@ def describe(training: Training) -> list[str]:
     parts = ", ".join(f"{len(getattr(split, part)):,} {part}" for part in ("train", "val", "test"))
     rule = split.description.partition(";")[0].removesuffix(".")  # what follows from it is said elsewhere
     model = find_system(training.config.model.system).title
-    distributed = getattr(training, "distributed", None)  # graph kernels are fitted alone
-    alone = sum(p.numel() for p in training.network.parameters())
-    parameters = alone if distributed is None else distributed.parameters
     lines = [
         ("data", f"{f'{dataset!r}'[len('GraphDataset(') : -1]}, {counted(dataset.num_edges, 'edge')}"),
         ("split", f"{split.protocol}: {parts} {noun(len(split.test), split.unit)}. {rule}"),
-        ("model", f"{model}, {counted(parameters, 'parameter')}, {training.device}"),
-        (
-            "training",
-            f"{counted(settings.epochs, 'epoch')}, patience {settings.patience or '–'}, seed {settings.seed}",
-        ),
+        ("model", f"{model}, {counted(training.distributed.parameters, 'parameter')}, {training.device}"),
     ]
-    lines.insert(3, ("memory", training.memory.describe()))
-    if distributed is not None and distributed.description:
-        lines.insert(3, ("work", distributed.description))
+    if training.distributed.description:
+        lines.append(("work", training.distributed.description))
+    lines.append(("memory", training.memory.describe()))
+    patience = f"patience {settings.patience or '–'}"
+    lines.append(("training", f"{counted(settings.epochs, 'epoch')}, {patience}, seed {settings.seed}"))
     chosen = describe_settled(training.config, dataset, split)
     if chosen:
         lines.append(("settings", chosen))
