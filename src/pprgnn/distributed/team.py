@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -60,12 +60,14 @@ class Team:
         team.device = torch.device("cpu")
         return team
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in OLD_NAMES:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        new = OLD_NAMES[name]
-        warnings.warn(f"Team.{name} is now called Team.{new}; use that.", DeprecationWarning, stacklevel=2)
-        return getattr(self, new)
+    if not TYPE_CHECKING:  # checkers know the new names alone
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in OLD_NAMES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            new = OLD_NAMES[name]
+            warnings.warn(f"Team.{name} is now called Team.{new}; use that.", DeprecationWarning, stacklevel=2)
+            return getattr(self, new)
 
     @property
     def local_size(self) -> int:

@@ -119,9 +119,9 @@ class KernelTraining(GridTraining):
         rows = {part: torch.from_numpy(self.masks[part]) for part in ("train", "test")}
         found = self._scores({part: (logits[mask], torch.from_numpy(self.y)[mask]) for part, mask in rows.items()})
         # The machine has seen the validation part, so its score is cross-validated.
-        parts = {"train": None, "val": best.scores, "test": None} | found["scores"]
+        scores = found["scores"] | {"val": best.scores}
         return found | {
-            "scores": {part: scores for part, scores in parts.items() if scores is not None},
+            "scores": {part: scores[part] for part in ("train", "val", "test") if part in scores},
             "note": " ".join(filter(None, (self.dataset.facts.note, NOTE))),
             "test_chose_the_epoch": False,
             "chosen": best.settings,
