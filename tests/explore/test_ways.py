@@ -210,7 +210,7 @@ def test_terms_that_do_not_fit_are_told(monkeypatch):
     from pprgnn.explore import run_view
 
     dataset = of_graph(ZOO["karate"])
-    monkeypatch.setattr(run_view, "_plan", lambda *_: (3, False))
+    monkeypatch.setattr(run_view, "plan_terms", lambda *_: (3, False))
     whole = explain(answers(untrained(dataset, *USUAL), dataset), 0)
     assert whole["exact"] is False
     assert whole["left_out"].startswith("Memory allows 3 of ")
