@@ -73,7 +73,7 @@ def second(name: str, repeats: int) -> None:
     both, buffers = problem(shape, part, shape.b[part.nodes]), rooms(part.num_nodes)
     for _ in range(repeats + 1):
         seconds_of_a_step(both, buffers, 1, together=True)
-    team.total(part.rows.exchange.bytes_sent)
+    team.all_sum(part.rows.exchange.bytes_sent)
 
 
 def rooms(rows: int) -> list[Tensor]:
@@ -100,7 +100,7 @@ def first(name: str, repeats: int) -> dict:
             if turn:  # the first is to warm up
                 samples[key].append(taken)
     facts = describe(adj, owner, 2)
-    sent = team.total(part.rows.exchange.bytes_sent)[0] / ((repeats + 1) * (2 + STEPS))
+    sent = team.all_sum(part.rows.exchange.bytes_sent)[0] / ((repeats + 1) * (2 + STEPS))
     error = float((adj.unpermute(whole[0])[part.nodes] - rows[0]).abs().max())
     return {
         "nodes": adj.num_nodes,

@@ -231,9 +231,9 @@ def test_a_graph(home, monkeypatch, tmp_path):
 
 
 def test_what_memory_leaves_out_is_told(home, monkeypatch):
-    from pprgnn.training import attribution
+    from pprgnn.training import memory
 
-    monkeypatch.setattr(attribution, "available_memory", lambda device: 0)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 0)
     output = call(home / "own", "--node", "ann").output
     assert "left out     memory allows 1 of " in output
     assert "at most " in output

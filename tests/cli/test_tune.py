@@ -117,9 +117,9 @@ def test_bad_input_is_one_sentence(arguments, said, folder):
 def test_ctrl_c(monkeypatch):
     usual = tuning_view.TrialLines.epoch
 
-    def epoch(self, number, record, training):
-        usual(self, number, record, training)
-        if (number, record.epoch) == (2, 1):
+    def epoch(self, record):
+        usual(self, record)
+        if (self._trial, record.epoch) == (2, 1):
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(tuning_view.TrialLines, "epoch", epoch)
@@ -164,7 +164,7 @@ def test_how_a_trial_is_told(change, line, capsys):
 
     view = tuning_view.TrialLines()
     view.tuning = Tuning()
-    view.ended(entry(**change))
+    view.trial_finished(entry(**change))
     assert capsys.readouterr().out == line
 
 

@@ -62,7 +62,7 @@ def run_shared(cases: list[tuple[str, str, str, torch.dtype]]) -> list[Any]:
         share_batch_norm(network, team)
         own = (OWNERS[owner](team.size) == team.rank).nonzero().flatten()
         found = run(network, own, SHAPES[shape], dtype)
-        gradients = [team.sum(gradient) for gradient in parameter_gradients(network)]
+        gradients = [team.all_reduce(gradient) for gradient in parameter_gradients(network)]
         results.append((own, found, gradients, network.state_dict()))
     return results
 
@@ -102,7 +102,7 @@ def run_corners() -> dict[str, Any]:
         torch.equal(network(x), copied(x)) and copied[1].team is team and copied[1].weight is not network[1].weight
     )
     try:
-        network(x[:1] if team.leads else x[:0])
+        network(x[:1] if team.is_main else x[:0])
         error = ""
     except ValueError as raised:
         error = str(raised)

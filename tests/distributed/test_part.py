@@ -107,7 +107,7 @@ def solve_parts(cases: list[Case]) -> list[Any]:
         part = cut(case.adjacency(), case.owner(team.size), team)
         rows, sums, choices = solve(case, part, part.nodes)
         for gradient in sums.values():
-            team.sum(gradient)
+            team.all_reduce(gradient)
         answers.append((part.nodes, rows, sums, choices))
     os.environ.pop("PPRGNN_KERNEL")
     return answers

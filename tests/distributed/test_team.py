@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pprgnn.distributed.team import Team
+from pprgnn.distributed.team import OLD_NAMES, Team
 from tests.distributed.processes import Lost, run_team
 
 
@@ -25,16 +25,20 @@ def settle(team: Team) -> dict[str, Any]:
     own = torch.full((rank, 2), float(rank))
     tensors = {"a": torch.arange(3), "none": torch.empty(0, 2), "one": torch.tensor(0.5)}
     return {
-        "who": (rank, team.size, team.leads),
-        "sum": team.sum(torch.tensor([1.0, rank])).tolist(),
-        "total": team.total(1, rank, 0.5),
-        "largest": team.largest(-1.0 * rank),
-        "everywhere": (team.everywhere(True), team.everywhere(rank != 1), team.everywhere(False)),
-        "agreed": team.agreed(10.0 + rank),
-        "rows": [plain(team.rows(each)) for each in (own, torch.full((1,), rank, dtype=torch.int32), own[:0])],
-        "told": team.told({"rank": rank}),
-        "shared": team.shared({"rank": rank}),
-        "tensors": [(name, plain(each)) for name, each in team.shared_tensors(tensors if team.leads else {})],
+        "who": (rank, team.size, team.is_main),
+        "all_reduce": team.all_reduce(torch.tensor([1.0, rank])).tolist(),
+        "all_sum": team.all_sum(1, rank, 0.5),
+        "all_max": team.all_max(-1.0 * rank),
+        "all_true": (team.all_true(True), team.all_true(rank != 1), team.all_true(False)),
+        "broadcast_number": team.broadcast_number(10.0 + rank),
+        "gather_rows": [
+            plain(team.gather_rows(each)) for each in (own, torch.full((1,), rank, dtype=torch.int32), own[:0])
+        ],
+        "all_gather": team.all_gather({"rank": rank}),
+        "broadcast": team.broadcast({"rank": rank}),
+        "broadcast_tensors": [
+            (name, plain(each)) for name, each in team.broadcast_tensors(tensors if team.is_main else {})
+        ],
     }
 
 
@@ -43,15 +47,15 @@ def expected(rank: int, size: int) -> dict[str, Any]:
     several = [[each, each] for each in ranks for _ in range(each)]  # as many rows as the rank says
     return {
         "who": (rank, size, rank == 0),
-        "sum": [size, sum(ranks)],
-        "total": [size, sum(ranks), 0.5 * size],
-        "largest": 0.0,
-        "everywhere": (True, size < 2, False),
-        "agreed": 10.0,
-        "rows": [whole if rank == 0 else None for whole in (several, list(ranks), [])],
-        "told": [{"rank": each} for each in ranks],
-        "shared": {"rank": 0},
-        "tensors": [("a", [0, 1, 2]), ("none", []), ("one", 0.5)],
+        "all_reduce": [size, sum(ranks)],
+        "all_sum": [size, sum(ranks), 0.5 * size],
+        "all_max": 0.0,
+        "all_true": (True, size < 2, False),
+        "broadcast_number": 10.0,
+        "gather_rows": [whole if rank == 0 else None for whole in (several, list(ranks), [])],
+        "all_gather": [{"rank": each} for each in ranks],
+        "broadcast": {"rank": 0},
+        "broadcast_tensors": [("a", [0, 1, 2]), ("none", []), ("one", 0.5)],
     }
 
 
@@ -65,14 +69,14 @@ def settle_alone() -> dict[str, Any]:
 
 def look_for_nan() -> list[float]:
     team = Team()
-    found = [team.largest(math.nan if team.rank == bad else 5.0) for bad in range(team.size)]
-    return [*found, team.largest(math.nan if team.leads else math.inf)]
+    found = [team.all_max(math.nan if team.rank == bad else 5.0) for bad in range(team.size)]
+    return [*found, team.all_max(math.nan if team.is_main else math.inf)]
 
 
 def take_turns(folder: str) -> list[str]:
-    with Team().one_by_one():
+    with Team().main_first():
         seen = os.listdir(folder)
-        if Team().leads:
+        if Team().is_main:
             time.sleep(0.2)
             Path(folder, "prepared").touch()
     return seen
@@ -110,7 +114,7 @@ def test_others_find_what_the_first_one_prepares(tmp_path):
 
 def test_members_of_one_machine(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert Team().neighbours == 1  # alone
+    assert Team().local_size == 1  # alone
 
 
 @pytest.mark.parametrize("members", [[0, 1], [0, 2], [1, 2]])
@@ -124,7 +128,7 @@ def test_some_of_the_processes(members):
 def fail_in_one() -> None:
     if Team().rank == 1:
         raise ValueError("no good")
-    Team().sum(torch.ones(3))
+    Team().all_reduce(torch.ones(3))
 
 
 def warn() -> None:
@@ -157,3 +161,15 @@ def test_who_does_not_answer_is_ended():
         run_team(sleep, 1, limit=0.5)
     with pytest.raises(Lost):
         run_team(leave, 1)
+
+
+@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
+def test_old_names_work_with_a_warning(old, new):
+    team = Team()
+    with pytest.warns(DeprecationWarning, match=f"is now called Team.{new}"):
+        assert getattr(team, old) == getattr(team, new)
+
+
+def test_other_names_are_unknown():
+    with pytest.raises(AttributeError, match="'Team' object has no attribute 'absent'"):
+        _ = Team().absent

@@ -12,13 +12,13 @@ from pprgnn.report.measured.kept import fingerprint
 from pprgnn.report.subject import open_subjects
 from pprgnn.training.run import Run
 from pprgnn.training.train import train
-from pprgnn.training.view import PlainLines
+from pprgnn.training.view import EpochLines
 from tests.training.small_data import divided, one_graph, quick
 
 from . import made_up
 
 
-class Kept(PlainLines):
+class Kept(EpochLines):
     """All lines."""
 
     def __init__(self):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pprgnn.data import load
-from pprgnn.training import budget
+from pprgnn.training import memory
 from pprgnn.training.build import Shape, feature_kind, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
@@ -17,8 +17,8 @@ def plan(monkeypatch, room, *settings):
     dataset = load("chains", length=400)
     config = Config().with_settings(["hidden=256", "layers=6", "batch_size=20", *settings])
     x = features(dataset, feature_kind(dataset, "auto"))
-    monkeypatch.setattr(budget, "available_memory", lambda device: room)
-    return budget.plan_memory(config, dataset, x, Shape.of(dataset, x), CPU)
+    monkeypatch.setattr(memory, "available_memory", lambda device: room)
+    return memory.plan_memory(config, dataset, x, Shape.of(dataset, x), CPU)
 
 
 def test_states_are_kept_while_there_is_room(monkeypatch):

@@ -8,7 +8,7 @@ from pprgnn import NodeClassifier
 from pprgnn.data.own.objects import from_pyg
 from pprgnn.training import defaults
 from pprgnn.training.config import Config
-from pprgnn.training.defaults import FEW_LABELS, MANY_LABELS, settle, told
+from pprgnn.training.defaults import FEW_LABELS, MANY_LABELS, describe_settled, settle
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.loop import Training
 from pprgnn.training.study import Study
@@ -94,12 +94,12 @@ def test_the_log_says_what_was_chosen():
     chosen = " ".join(" ".join(lines).split())
     assert "settings for few labels (18 nodes a class): " in chosen
     assert "weight_init = identity" in chosen
-    assert told(Config(), MANY, choose_split(config, MANY)) == ""
+    assert describe_settled(Config(), MANY, choose_split(config, MANY)) == ""
     some = settled(FEW, eps=0.1, smooth_input=True)  # chosen by somebody, whatever the number of labels says
     assert "model.eps" not in some.settled
     assert "model.weight_init" in some.settled
     recipe = Config().with_values(FEW_LABELS["pprgnn"])
-    assert told(recipe, FEW, split) == ""
+    assert describe_settled(recipe, FEW, split) == ""
 
 
 def test_a_run_that_goes_on_still_tells_what_was_chosen(tmp_path):

@@ -12,8 +12,14 @@ import torch
 import pprgnn
 from pprgnn.core.backend import kernel
 from pprgnn.training import environment as module
-from pprgnn.training.cgroup import cpu_quota, memory_limit, memory_room
-from pprgnn.training.environment import environment, installed, parse_blas
+from pprgnn.training.environment import (
+    cpu_quota,
+    environment,
+    installed,
+    memory_limit,
+    memory_room,
+    parse_blas,
+)
 
 
 def test_everything_is_there_and_json():

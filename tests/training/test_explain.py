@@ -13,7 +13,7 @@ from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.errors import DataError
 from pprgnn.data.node_names import find_node, node_name
 from pprgnn.nn.layers import depth_state, ppr_layers
-from pprgnn.training import attribution
+from pprgnn.training import attribution, memory
 from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
@@ -395,11 +395,11 @@ def test_states_are_computed_twice_before_terms_are_left_out(monkeypatch):
 
 def test_half_of_the_memory_may_be_used(monkeypatch):
     cpu = torch.device("cpu")
-    monkeypatch.setattr(attribution, "available_memory", lambda device: 1000)
-    assert attribution.memory_budget(None, cpu) == 500
-    assert attribution.memory_budget(70, cpu) == 70
-    monkeypatch.setattr(attribution, "available_memory", lambda device: None)
-    assert attribution.memory_budget(None, cpu) == attribution.UNKNOWN_MEMORY // 2
+    monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
+    assert memory.memory_budget(None, cpu) == 500
+    assert memory.memory_budget(70, cpu) == 70
+    monkeypatch.setattr(memory, "available_memory", lambda device: None)
+    assert memory.memory_budget(None, cpu) == memory.UNKNOWN_MEMORY // 2
 
 
 # -------------------------------------------------------------------------------------------------- names, errors

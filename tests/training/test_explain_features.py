@@ -10,11 +10,10 @@ from torch_geometric.data import Data
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.own.tables import from_tables
 from pprgnn.nn.layers import depth_state
+from pprgnn.training.attribution import ENOUGH, FEWEST, MOST, ROUNDING
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import explain_graph, explain_node
-from pprgnn.training.explain_features import drawn_rows, explain_features, overall_features
-from pprgnn.training.feature_names import feature_columns
-from pprgnn.training.integrated import ENOUGH, FEWEST, MOST, ROUNDING
+from pprgnn.training.explain_features import drawn_rows, explain_features, feature_columns, overall_features
 from pprgnn.training.model import Model
 from pprgnn.training.train import train
 
@@ -84,18 +83,18 @@ def test_what_features_of_a_graph_add_is_complete(settings, tmp_path):
 
 
 def test_pieces_are_halved_until_enough_adds_up(monkeypatch):
-    from pprgnn.training import integrated
+    from pprgnn.training import attribution
 
     dataset = of_graph(ZOO["karate"])
     model = untrained(dataset, "hidden=6", "layers=2", "activation=tanh")
     fine = explain_features(model, dataset, 5)
     assert fine.gradients > 2 * FEWEST - 1
     assert abs(fine.residual) <= ENOUGH * abs(fine.score - fine.baseline) + 2 * ROUNDING * abs(fine.score)
-    monkeypatch.setattr(integrated, "PATIENCE", 0.0)
+    monkeypatch.setattr(attribution, "PATIENCE", 0.0)
     hasty = explain_features(model, dataset, 5)
     assert hasty.gradients == 2 * FEWEST - 1
     assert abs(fine.residual) < abs(hasty.residual)
-    monkeypatch.setattr(integrated, "MOST", 1)
+    monkeypatch.setattr(attribution, "MOST", 1)
     coarse = explain_features(model, dataset, 5)
     assert coarse.gradients == 1
     assert abs(coarse.residual) > 2 * abs(fine.residual)  # and it is told

@@ -13,7 +13,7 @@ from pprgnn.data.store import open_file, save
 from pprgnn.local import neighbourhood
 from pprgnn.local.neighbourhood import RowGrowth
 from pprgnn.nn.ppr_conv import PPRConv
-from pprgnn.training import graph_facts
+from pprgnn.training import few_nodes
 from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
@@ -338,13 +338,13 @@ def test_classifier():
 
 
 def test_what_holds_for_the_graph_is_found_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(graph_facts, "LARGE_GRAPH", 10)
+    monkeypatch.setattr(few_nodes, "LARGE_GRAPH", 10)
     save(long_graph(), tmp_path / "path.safetensors")
     model = untrained(long_graph())
     first, _ = FewNodes(model, open_file(tmp_path / "path.safetensors")).logits([9])
     with monkeypatch.context() as patch:
         patch.setattr(RowGrowth, "of", lambda _: pytest.fail("found again"))
-        patch.setattr(graph_facts, "largest_row", lambda *_, **__: pytest.fail("found again"))
+        patch.setattr(few_nodes, "largest_row", lambda *_, **__: pytest.fail("found again"))
         again, _ = FewNodes(model, open_file(tmp_path / "path.safetensors")).logits([9])
     assert torch.equal(first, again)
     other = long_graph(seed=1)

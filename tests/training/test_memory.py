@@ -6,17 +6,10 @@ import sys
 import pytest
 import torch
 
-from pprgnn.training import memory
+from pprgnn.training import environment
+from pprgnn.training.environment import GIB, MIB, available_memory, total_memory
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.memory import (
-    GIB,
-    MIB,
-    Estimate,
-    available_memory,
-    choose_checkpointing,
-    estimate_memory,
-    total_memory,
-)
+from pprgnn.training.memory import Estimate, choose_checkpointing, estimate_memory
 
 # Big enough that every state is mapped by itself: 2^20 nodes, states of 4 MiB per channel.
 CASE = {
@@ -44,20 +37,20 @@ def test_available_memory_follows_what_is_used():
 
 
 def test_a_limit_of_the_container_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
-    memory.MEMINFO.write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable:  500 kB\n")
-    monkeypatch.setattr(memory, "memory_limit", lambda: None)
-    monkeypatch.setattr(memory, "memory_room", lambda: None)
+    monkeypatch.setattr(environment, "MEMINFO", tmp_path / "meminfo")
+    environment.MEMINFO.write_text("MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable:  500 kB\n")
+    monkeypatch.setattr(environment, "memory_limit", lambda: None)
+    monkeypatch.setattr(environment, "memory_room", lambda: None)
     assert (total_memory(), available_memory()) == (1000 * 1024, 500 * 1024)
-    monkeypatch.setattr(memory, "memory_limit", lambda: 700)
-    monkeypatch.setattr(memory, "memory_room", lambda: 0)
+    monkeypatch.setattr(environment, "memory_limit", lambda: 700)
+    monkeypatch.setattr(environment, "memory_room", lambda: 0)
     assert (total_memory(), available_memory()) == (700, 0)
 
 
 def test_without_proc_the_system_is_asked_and_may_not_know(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "absent")
-    monkeypatch.setattr(memory, "memory_limit", lambda: None)
-    monkeypatch.setattr(memory, "memory_room", lambda: None)
+    monkeypatch.setattr(environment, "MEMINFO", tmp_path / "absent")
+    monkeypatch.setattr(environment, "memory_limit", lambda: None)
+    monkeypatch.setattr(environment, "memory_room", lambda: None)
     answers = {"SC_PHYS_PAGES": 10, "SC_PAGE_SIZE": 4096}
 
     def sysconf(name):
@@ -65,7 +58,7 @@ def test_without_proc_the_system_is_asked_and_may_not_know(monkeypatch, tmp_path
             raise ValueError("unrecognized configuration name")  # macOS on SC_AVPHYS_PAGES
         return answers[name]
 
-    monkeypatch.setattr(memory.os, "sysconf", sysconf)
+    monkeypatch.setattr(environment.os, "sysconf", sysconf)
     assert (total_memory(), available_memory()) == (40960, None)
 
 

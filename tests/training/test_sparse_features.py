@@ -10,13 +10,13 @@ from pprgnn.data.sparse_features import is_sparse, row_norms
 from pprgnn.data.store import open_file, save
 from pprgnn.nn.conv_nets import SUMMING, ConvStack
 from pprgnn.training.batches import Batches
-from pprgnn.training.budget import estimate
 from pprgnn.training.build import Shape, build_network, digest, features
 from pprgnn.training.config import Config
 from pprgnn.training.explain import explain_node
 from pprgnn.training.explain_features import explain_features
 from pprgnn.training.few_nodes import FewNodes
 from pprgnn.training.label_input import VisibleLabels
+from pprgnn.training.memory import estimate
 from pprgnn.training.model import Model
 from pprgnn.training.systems import SYSTEMS
 from pprgnn.training.train import resume, train

@@ -8,6 +8,8 @@ import statistics
 
 import pytest
 
+from pprgnn.data.errors import DataError
+from pprgnn.training.comparison import Comparison
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import Run
@@ -114,3 +116,10 @@ def test_a_metric_may_be_undefined_on_a_part():
     mean, std = _statistics(scores)
     assert mean == {"val": {"ROC AUC": None, "accuracy": 0.75}}
     assert std == {"val": {"ROC AUC": None, "accuracy": 0.25}}
+
+
+@pytest.mark.parametrize(("name", "opened"), [("study.json", Study.open), ("comparison.json", Comparison.open)])
+def test_a_damaged_folder_is_refused_in_a_sentence(name, opened, tmp_path):
+    (tmp_path / name).write_text("{")
+    with pytest.raises(DataError, match=rf"{name} cannot be read .*; the {name.partition('.')[0]} is damaged\.$"):
+        opened(tmp_path)

@@ -14,7 +14,7 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.data.whole_file import read_tensors, write_tensors
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import evaluate, score_together
+from pprgnn.training.evaluation import ensemble_scores, evaluate
 from pprgnn.training.explain import explain_node
 from pprgnn.training.loop import Progress, Training
 from pprgnn.training.metrics import micro_f1, scores
@@ -167,7 +167,7 @@ def test_the_oracle_is_an_extra_figure():
 def test_several_models_together_have_a_threshold_of_their_own():
     models, dataset = [run_of().model, run_of("seed=1").model], rare()
     masks = divided(dataset).masks(dataset)
-    found = score_together(models, dataset, masks)
+    found = ensemble_scores(models, dataset, masks)
     mean = torch.stack([model.logits(dataset).sigmoid() for model in models]).mean(0)
     logits, y = torch.logit(mean)[masks["val"]], dataset.labels()[masks["val"]]
     best = max(micro_f1(logits - cut, y, multi_label=True) for cut in [*logits.flatten().tolist(), -99.0])

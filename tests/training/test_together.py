@@ -139,7 +139,7 @@ RESUMED = {
 def begin_all(folder: Path, stop: int):
     for name, (options, settings) in RESUMED.items():
         dataset, team = data(options), Team()
-        listener = StopAt(stop) if team.leads and stop else Recorder()
+        listener = StopAt(stop) if team.is_main and stop else Recorder()
         train(
             quick(*settings),
             dataset=dataset,
@@ -220,5 +220,5 @@ class _Two(Team):
         super().__init__()
         self.size = 2
 
-    def everywhere(self, fact: bool) -> bool:
+    def all_true(self, fact: bool) -> bool:
         return fact

@@ -15,12 +15,11 @@ import torch
 from pprgnn.training import tune as module
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.journal import importance, open_study, suggest
+from pprgnn.training.listener import Listener
 from pprgnn.training.loop import Training
 from pprgnn.training.search import Choice, Range
-from pprgnn.training.trial import run_trial
+from pprgnn.training.trial import importance, open_study, run_trial
 from pprgnn.training.tune import ranked, resume_tuning, tune
-from pprgnn.training.tuning_listener import Quiet
 from pprgnn.training.workers import Workers
 
 from .small_data import is_sentence, one_graph, quick
@@ -40,21 +39,21 @@ def easy(*, test_labels=None):
     return dataset
 
 
-class Watching(Quiet):
+class Watching(Listener):
     """Counts, and does something at an epoch of a trial."""
 
     def __init__(self, at=None, what=None):
         self.at, self.what = at, what
         self.begun, self.over, self.notes = [], [], []
 
-    def trial(self, number, settings):
+    def trial_started(self, number, settings):
         self.begun.append(number)
 
-    def epoch(self, number, record, training):
-        if (number, record.epoch) == self.at:
+    def epoch(self, record):
+        if (self.begun[-1], record.epoch) == self.at:
             self.what()
 
-    def ended(self, entry):
+    def trial_finished(self, entry):
         self.over.append(entry)
 
     def note(self, text):
@@ -169,8 +168,8 @@ def test_which_settings_matter(tmp_path):
         assert importance(study, 10) is None
         study.sampler = optuna.samplers.RandomSampler(seed=number)
         trial = study.ask()
-        rate = suggest(trial, "lr", Range(0.0, 1.0))
-        suggest(trial, "hidden", Choice((8, 16)))
+        rate = Range(0.0, 1.0).suggest(trial, "lr")
+        Choice((8, 16)).suggest(trial, "hidden")
         study.tell(trial, 3 * rate)
     found = importance(study, 10)
     assert list(found) == ["lr", "hidden"]  # what matters most comes first

@@ -96,7 +96,7 @@ def folder_of_all(output: Path | None, stem: str, team: Team) -> Path:
     """Where the run is kept: the same in all processes, and after a restart."""
     if output is None and is_restarted() and job_name() is None:
         raise TrainingError("A job without a name cannot find its run after a restart; give the folder with -o.")
-    return Path(team.shared(str(output or new_folder(stem, job_name()))))
+    return Path(team.broadcast(str(output or new_folder(stem, job_name()))))
 
 
 def new_folder(stem: str, name: str | None = None) -> Path:

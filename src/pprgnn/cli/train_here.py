@@ -22,11 +22,11 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.comparison import Comparison, is_comparison
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.listener import Listener, Mute
+from pprgnn.training.listener import Listener
 from pprgnn.training.run import CONFIG, Run
 from pprgnn.training.study import Study, is_study
 from pprgnn.training.train import resume, train
-from pprgnn.training.view import view
+from pprgnn.training.view import EpochLines
 
 Summary = dict[str, Any]
 
@@ -36,7 +36,7 @@ def begin(options: Train, configs: list[Config]) -> None:
     with _team(configs[0].training.device) as team:
         dataset = None
         if options.tables.edges is not None:
-            dataset = labelled_graph(options.tables, options.details, options.as_json or not team.leads)
+            dataset = labelled_graph(options.tables, options.details, options.as_json or not team.is_main)
             configs = [each.with_values({"data.name": dataset.facts.name}) for each in configs]
         folder = folder_of_all(options.output, Path(configs[0].data.name).stem, team)
         repeats: dict[str, Any] = {
@@ -81,7 +81,7 @@ def _team(device: str) -> Iterator[Team]:
 
 
 def _write_page(summary: Summary, options: Train, team: Team) -> None:
-    if options.report and team.leads:  # the others have left: nobody waits for the page
+    if options.report and team.is_main:  # the others have left: nobody waits for the page
         write_after_training(summary, options.as_json)
 
 
@@ -89,7 +89,7 @@ def _write_page(summary: Summary, options: Train, team: Team) -> None:
 def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bool, team: Team) -> Summary:
     listener = _listener(quiet, team)
     with _ending_well(folder, listener):
-        if is_restarted() and team.shared((folder / CONFIG).is_file()):
+        if is_restarted() and team.broadcast((folder / CONFIG).is_file()):
             trained = resume(folder, listener=listener, team=team)
         else:
             trained = train(
@@ -130,12 +130,12 @@ def _compare(comparison: Comparison, options: Train) -> None:
 
 def _listener(quiet: bool, team: Team) -> Listener | None:
     """Who shows how it goes: one of the processes does, unless nobody should."""
-    return Mute() if not team.leads else None if quiet else view()
+    return Listener() if not team.is_main else None if quiet else EpochLines()
 
 
 def _listeners(quiet: bool) -> Callable[[str], Listener | None]:
     """The same for each of several trainings, by its label."""
-    return (lambda label: None) if quiet else (lambda label: view(f"{label}: "))
+    return (lambda label: None) if quiet else (lambda label: EpochLines(f"{label}: "))
 
 
 @contextlib.contextmanager

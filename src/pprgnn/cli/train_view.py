@@ -19,13 +19,13 @@ Summary = Mapping[str, Any]
 
 def finish(summary: Summary, as_json: bool, team: Team | None = None) -> None:
     """Show it, in one of the processes, and end with the right code."""
-    leads = team is None or team.leads
+    leads = team is None or team.is_main
     if leads and as_json:
         show_json(summary)
     elif leads:
         typer.echo()
         view = show_comparison if "systems" in summary else show_study if "runs" in summary else show_run
-        view(summary)
+        EpochLines(summary)
     if not summary["finished"] and not summary.get("failed"):
         if leads and not as_json:
             when = f" after epoch {summary['epochs']}" if "epochs" in summary else ""

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import typer
 
-from pprgnn.cli.moving_line import MovingLine
 from pprgnn.cli.output import show, show_hint, show_labelled, under
 from pprgnn.training.loop import Record, Training
 from pprgnn.training.terminal import paragraph, width
 from pprgnn.training.tune import Tuning, ranked
-from pprgnn.training.view import aligned, clock, percent
+from pprgnn.training.view import Lines, aligned, clock, percent
 
 SHOWN = 5  # trials in the table
 
 
-class TrialLines:
+class TrialLines(Lines):
     """A line per trial; on a terminal, another one below that moves with the epochs."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.tuning: Tuning | None = None
-        self._moving = MovingLine(self._line)
-        self._now: tuple[int, Record, int] | None = None  # trial, its last epoch, and of how many
+        self._trial, self._epochs = 0, 0  # that are running
         self._best: Mapping[str, Any] | None = None
 
-    def started(self, tuning: Tuning) -> None:
+    def tuning_started(self, tuning: Tuning) -> None:
         """Tell what is searched where."""
         self.tuning = tuning
         entries = tuning.entries()
@@ -40,16 +38,29 @@ class TrialLines:
                 ("trials", f"{tuning.trials}{done}; compared by validation {tuning.figure}"),
             ]
         )
-        self._moving.start()
+        self.start_line()
 
-    def trial(self, number: int, settings: Mapping[str, Any]) -> None:
+    def trial_started(self, number: int, settings: Mapping[str, Any]) -> None:
         """Nothing yet: the line comes when the trial is over."""
+        self._trial = number
 
-    def epoch(self, number: int, record: Record, training: Training) -> None:
-        """What the moving line is about."""
-        self._now = number, record, training.settings.epochs
+    def started(self, training: Training) -> None:
+        """Remember how long it is."""
+        self._epochs = training.settings.epochs
 
-    def ended(self, entry: Mapping[str, Any]) -> None:
+    def epoch(self, record: Record) -> None:
+        """Move the line, a few times a second."""
+        if not self.moving or self.tuning is None or not self.is_due():
+            return
+        cells = [f"trial {self._trial}/{self.tuning.trials}", f"epoch {record.epoch}/{self._epochs}"]
+        if record.val is not None:
+            cells.append(f"val {self.tuning.figure} {figure(record.val[self.tuning.figure], self.tuning.figure)}")
+        if self._best is not None:
+            best = figure(self._best["value"], self.tuning.figure)
+            cells.append(f"best {best} in trial {self._best['trial']}")
+        self.move(cells)
+
+    def trial_finished(self, entry: Mapping[str, Any]) -> None:
         """How the trial went."""
         assert self.tuning is not None
         name = self.tuning.figure
@@ -63,27 +74,7 @@ class TrialLines:
         else:
             result = f"failed: {entry['error']}"
         text = f"{result}; {told(entry['settings'])}; {clock(entry['seconds'])}"
-        self._moving.say(paragraph(f"{'trial ' + str(entry['trial']):<9}", text, width()))
-
-    def note(self, text: str) -> None:
-        """Tell at once, unless it is Ctrl-C in the middle of another line: Python does not let lines mix."""
-        with contextlib.suppress(RuntimeError):
-            self._moving.say(text)
-
-    def stop(self) -> None:
-        """End the line, whatever happened."""
-        self._moving.stop()
-
-    def _line(self) -> str:
-        if self.tuning is None or self._now is None:
-            return ""
-        name, (number, record, epochs) = self.tuning.figure, self._now
-        cells = [f"trial {number}/{self.tuning.trials}", f"epoch {record.epoch}/{epochs}"]
-        if record.val is not None:
-            cells.append(f"val {name} {figure(record.val[name], name)}")
-        if self._best is not None:
-            cells.append(f"best {figure(self._best['value'], name)} in trial {self._best['trial']}")
-        return "  ".join(cells)
+        self.say(paragraph(f"{'trial ' + str(entry['trial']):<9}", text, width()))
 
 
 def show_tuning(summary: Mapping[str, Any]) -> None:

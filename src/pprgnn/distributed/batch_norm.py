@@ -96,9 +96,9 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, team: Team) -> Tensor:
         ctx.team = team
-        return team.sum(x.clone())
+        return team.all_reduce(x.clone())
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return ctx.team.sum(grad.clone()), None
+        return ctx.team.all_reduce(grad.clone()), None

@@ -63,23 +63,23 @@ class GraphPart(Adjacency):
 
     def norm(self, x: Tensor) -> float:
         """‖x‖_F of the rows of all processes."""
-        return math.sqrt(self.team.total(frobenius_norm(x) ** 2)[0])
+        return math.sqrt(self.team.all_sum(frobenius_norm(x) ** 2)[0])
 
     def reduce(self, norm: float, largest: float) -> tuple[float, float]:
         """The same of the rows of all processes."""
-        return math.sqrt(self.team.total(norm**2)[0]), self.team.largest(largest)
+        return math.sqrt(self.team.all_sum(norm**2)[0]), self.team.all_max(largest)
 
     def max_abs(self, x: Tensor) -> float:
         """The largest entry of the rows of all processes."""
-        return self.team.largest(super().max_abs(x))
+        return self.team.all_max(super().max_abs(x))
 
     def broadcast(self, value: float) -> float:
         """That of the first process."""
-        return self.team.agreed(value)
+        return self.team.broadcast_number(value)
 
     def all_sum(self, x: Tensor) -> Tensor:
         """The sum over all processes."""
-        return self.team.sum(x)
+        return self.team.all_reduce(x)
 
     def local_rows(self, per_node: Tensor) -> Tensor:
         """The rows of the nodes of this part."""
@@ -87,7 +87,7 @@ class GraphPart(Adjacency):
 
     def all_true(self, fact: bool) -> bool:
         """Whether it holds in all processes."""
-        return self.team.everywhere(fact)
+        return self.team.all_true(fact)
 
     def edge_gradient(self, left: Tensor, right: Tensor) -> Tensor:
         """Not in parts."""

@@ -12,7 +12,8 @@ from typing import Protocol
 from pprgnn.experiments.cell import Cell, address_of
 from pprgnn.experiments.run_cell import Line, forget, run_cell
 from pprgnn.experiments.store import Store
-from pprgnn.training.workers import Workers, at_work, ended_by_sigterm
+from pprgnn.training.signals import ended_by_sigterm
+from pprgnn.training.workers import Workers, at_work
 
 __all__ = ["Watcher", "Workers", "run_missing"]
 

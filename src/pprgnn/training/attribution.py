@@ -1,14 +1,22 @@
-"""Which node moved a score: gradient × input, through the adjoint of every infinite-depth layer.
+"""What moved a score, through the adjoint of every infinite-depth layer.
+
+Which node: gradient × input.
 
 The score is a logit, with one class out of several less the mean of the other logits: what speaks for all classes
 alike decides nothing. A network of linear maps and ReLU is homogeneous in its inputs and biases together, so that
 gradient × input of both adds up to the score exactly. What is left over then is 0, unless terms were left out;
 other activations and norms leave something of their own.
+
+Which feature: integrated gradients from zeros to the input (Sundararajan, Taly and Yan, 2017). Feature f of node j
+gets ``x_jf ∫₀¹ ∂score(αx)/∂x_jf dα``, and all together add up to ``score(x) - score(0)``. The way from 0 to 1 is
+cut into pieces, each of which counts with the gradient in its middle. What a piece must add up to is known: the
+score at its end less the score at its start. Where most is missing, the piece is halved.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,18 +28,20 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.depth import Fixed
-from pprgnn.data.sparse_features import is_sparse, take_rows
+from pprgnn.data.sparse_features import is_sparse, take_rows, to_dense
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.guard import largest_norm, smallest_eps
-from pprgnn.training.memory import available_memory
+from pprgnn.training.memory import memory_budget, plan_terms
 from pprgnn.training.model import Model, layer_facts
 
-UNKNOWN_MEMORY = 4 << 30  # bytes that we count on where the system does not tell
-SPARE = 4  # states that a solve needs beside those it keeps
+FEWEST, MOST = 4, 32  # pieces of an integral
+ENOUGH = 0.005  # of the difference may be missing, over all pieces and without signs
+PATIENCE = 20.0  # seconds after which what there is has to do, on large graphs
+ROUNDING = 1e-5  # of a score, in single precision
 
 
 @dataclass(frozen=True)
@@ -85,8 +95,8 @@ def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: 
         target = int(logits.argmax()) if target is None else target
         biases = [each for name, each in network.named_parameters() if name.rpartition(".")[2] == "bias"]
         x = inputs_of(network, batch)
-        with _following(network, [x, *biases]), torch.enable_grad():
-            score = target_score(_logits(network, batch, row, x), target, model.facts.multi_label)
+        with gradients_to(network, [x, *biases]), torch.enable_grad():
+            score = target_score(row_logits(network, batch, row, x), target, model.facts.multi_label)
             gradients = torch.autograd.grad(score, [x, *biases], materialize_grads=True)
     inputs, *others = [
         gradient.mul_(value.detach()) for gradient, value in zip(gradients, [x, *biases], strict=True)
@@ -131,7 +141,7 @@ def decided(network: Network, batch: Batch, state: Tensor, row: int) -> Tensor:
     return logits
 
 
-def _logits(network: Network, batch: Batch, row: int, x: Tensor | None) -> Tensor:
+def row_logits(network: Network, batch: Batch, row: int, x: Tensor | None) -> Tensor:
     """One row of logits; ``x`` stands for the features."""
     state = network.encode(None if batch.x is None else x, batch.edges, batch.edge_weight)
     return _decode(network, batch, state, row)
@@ -159,10 +169,127 @@ def inputs_of(network: Network, batch: Batch) -> Tensor:
 
 
 def learned_rows(network: Network) -> Tensor:
-    """What a network without features learns for each node."""
+    """What a network without features has learned for each node."""
     rows: Any = network.embedding
     weight: Tensor = rows.weight
     return weight
+
+
+# ------------------------------------------------------------------------------------------------------- features
+@dataclass(frozen=True)
+class Integrated:
+    """What every feature adds to a score.
+
+    Attributes:
+        logits: Of the row that was asked about.
+        target: The class or label.
+        score: Its score, as in :class:`pprgnn.training.explain.Decision`.
+        baseline: The score when all features of all nodes are 0.
+        features: What each feature adds, over all nodes; float64, on the CPU.
+        own: The part of it that comes from the node itself; of a graph, all of it.
+        gradients: How many were computed.
+    """
+
+    logits: Tensor
+    target: int
+    score: float
+    baseline: float
+    features: Tensor
+    own: Tensor
+    gradients: int
+
+    @property
+    def difference(self) -> float:
+        """What is explained."""
+        return self.score - self.baseline
+
+    @property
+    def residual(self) -> float:
+        """What the features leave of it: 0 if the integral is exact."""
+        return self.difference - float(self.features.sum())
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """From ``start`` to ``end`` of the way."""
+
+    start: float
+    end: float
+    scores: tuple[float, float, float]  # at its start, in its middle, at its end
+    features: Tensor
+    own: Tensor
+
+    @property
+    def missing(self) -> float:
+        """What its features leave of what it must add up to."""
+        return abs(self.scores[2] - self.scores[0] - float(self.features.sum()))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """From zeros to the input, and the score on it."""
+
+    model: Model
+    batch: Batch
+    x: Tensor
+    row: int
+    target: int
+
+    def score(self, point: Tensor) -> Tensor:
+        logits = row_logits(self.model.network, self.batch, self.row, point)
+        return target_score(logits, self.target, self.model.facts.multi_label)
+
+    def score_at(self, place: float) -> float:
+        with torch.no_grad():
+            found = float(self.score(place * self.x))
+        if not math.isfinite(found):
+            raise TrainingError(
+                "The score of this model is not finite when features are smaller, so it cannot be divided among "
+                "them; train it with a larger model.eps, or without a norm."
+            )
+        return found
+
+    def piece(self, start: float, end: float, before: float, after: float) -> _Piece:
+        middle = (start + end) / 2
+        with torch.enable_grad():
+            point = (middle * self.x).requires_grad_(True)
+            score = self.score(point)
+            (gradient,) = torch.autograd.grad(score, point, materialize_grads=True)
+        gradient = gradient.mul_(self.x).mul_(end - start)
+        features = gradient.sum(0, dtype=torch.float64).cpu()
+        own = features if self.batch.graph is not None else gradient[self.row].double().cpu()
+        return _Piece(start, end, (before, float(score.detach()), after), features, own)
+
+    def halves(self, piece: _Piece) -> tuple[_Piece, _Piece]:
+        middle, (before, between, after) = (piece.start + piece.end) / 2, piece.scores
+        return self.piece(piece.start, middle, before, between), self.piece(middle, piece.end, between, after)
+
+
+def integrate(model: Model, batch: Batch, state: Tensor, row: int, target: int | None) -> Integrated:
+    """Divide the score of a row among the features; inside :func:`settled`, which gave ``state``.
+
+    Args:
+        model: A model that reads features.
+        batch: One graph.
+        state: Of all nodes.
+        row: The node; 0 on graph tasks.
+        target: Which class or label; ``None``: the most probable one.
+    """
+    assert batch.x is not None
+    logits = decided(model.network, batch, state, row)
+    target = int(logits.argmax()) if target is None else target
+    way, started = _Way(model, batch, to_dense(batch.x).detach(), row, target), time.perf_counter()
+    with gradients_to(model.network, []):
+        baseline, score = way.score_at(0.0), way.score_at(1.0)
+        enough = ENOUGH * abs(score - baseline) + ROUNDING * (abs(score) + abs(baseline))
+        pieces = [way.piece(0.0, 1.0, baseline, score)]
+        while len(pieces) < MOST:
+            missing = [each.missing for each in pieces]
+            if len(pieces) >= FEWEST and (sum(missing) <= enough or time.perf_counter() - started > PATIENCE):
+                break
+            pieces += way.halves(pieces.pop(missing.index(max(missing))))
+    features, own = (torch.stack([getattr(each, name) for each in pieces]).sum(0) for name in ("features", "own"))
+    return Integrated(logits.cpu(), target, score, baseline, features, own, 2 * len(pieces) - 1)
 
 
 # ------------------------------------------------------------------------------------------- the network meanwhile
@@ -185,7 +312,7 @@ def _at_depths(
 
 
 @contextmanager
-def _following(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
+def gradients_to(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
     """Within it, gradients flow to these tensors and to no other parameter."""
     before = [(each, each.requires_grad) for each in network.parameters()]
     try:
@@ -197,41 +324,6 @@ def _following(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
     finally:
         for each, old in before:
             each.requires_grad_(old)
-
-
-# ---------------------------------------------------------------------------------------------- memory and terms
-def memory_budget(memory: int | None, device: torch.device) -> int:
-    """Bytes that states may take; by default half of what is available."""
-    if memory is not None:
-        return memory
-    available = available_memory(device)
-    return (UNKNOWN_MEMORY if available is None else available) // 2
-
-
-def plan_terms(
-    reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, budget: int
-) -> tuple[int | None, bool]:
-    """All terms if they fit, if need be with states computed twice; otherwise as many terms as fit."""
-    everything = max((depth for _, depth in reached), default=0) + 1
-    for terms in range(everything, 1, -1):
-        for checkpoint in (False, True):
-            if _needed(reached, num_nodes, terms, checkpoint) <= budget:
-                return (None if terms == everything else terms), checkpoint
-    return (None if everything == 1 else 1), False
-
-
-def _needed(reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, terms: int, checkpoint: bool) -> int:
-    """Bytes of all states that are there at the same time."""
-    kept, largest = 0, dict[int, int]()
-    for layer, depth in reached:
-        size = num_nodes * layer.out_channels * layer.weights()[0].element_size()
-        states = (min(terms, depth) + SPARE) * size
-        if checkpoint:  # layers of one width use the same buffers, one after the other
-            kept += SPARE * size
-            largest[size] = max(largest.get(size, 0), states)
-        else:
-            kept += states
-    return kept + sum(largest.values())
 
 
 def _layers(

@@ -20,7 +20,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps for each number
 KINDS = ("network", "best", "optimizer", "depth", "average")
 
 
-def put_down(training: Training) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def state_dict(training: Training) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The state between two epochs. Random numbers are not part of it: every epoch draws its own."""
     depths, depth_tensors = depth_state(training.network)
     moments, groups = optimizer_state(training.optimizer)
@@ -32,7 +32,7 @@ def put_down(training: Training) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "average": {} if training.average is None else training.average.state(),
     }
     tensors = {f"{kind}/{name}": tensor for kind, named in sources.items() for name, tensor in named.items()}
-    tensors = training.together.whole(tensors, _row_names(training).__contains__)
+    tensors = training.distributed.gather(tensors, _row_names(training).__contains__)
     return tensors, {
         "progress": asdict(training.progress),
         "schedule": training.schedule.state(),
@@ -54,9 +54,9 @@ def _row_names(training: Training) -> set[str]:
     return names
 
 
-def take_up(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    """Go on from what :func:`put_down` gave."""
-    state = training.team.shared(state)
+def load_state_dict(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Go on from what :func:`state_dict` gave."""
+    state = training.team.broadcast(state)
     name = training.dataset.facts.name
     folder = "its folder" if training.run is None else training.run.folder
     if state.get("data") != digest(training.dataset):
@@ -65,7 +65,7 @@ def take_up(training: Training, tensors: Mapping[str, Tensor], state: Mapping[st
             f"back, or start a new run."
         )
     try:
-        _take_up(training, tensors, state)
+        _load_state_dict(training, tensors, state)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
             f"The checkpoint in {folder} does not fit its config.toml; undo the changes to it, "
@@ -73,14 +73,16 @@ def take_up(training: Training, tensors: Mapping[str, Tensor], state: Mapping[st
         ) from error
 
 
-def _take_up(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+def _load_state_dict(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     from pprgnn.training.loop import Progress
 
     parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
     in_rows = _row_names(training)
-    for name, tensor in training.team.shared_tensors(tensors):
+    for name, tensor in training.team.broadcast_tensors(tensors):
         kind, _, rest = name.partition("/")
-        parts[kind][rest] = (training.together.part(tensor) if name in in_rows else tensor).to(training.device)
+        if name in in_rows:
+            tensor = training.distributed.local_rows(tensor)
+        parts[kind][rest] = tensor.to(training.device)
     training.network.load_state_dict(parts["network"])
     training.keep_weights(parts["best"])
     if training.average is not None:

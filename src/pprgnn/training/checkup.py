@@ -11,7 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-GIB = 1 << 30
+from pprgnn.training.environment import GIB
+
 ALLOWED_ERROR = 1e-8  # of a solve in double precision to a tolerance of 1e-10
 LOW_MEMORY, LOW_DISK = 2 * GIB, GIB
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pprgnn.data.whole_file import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.run import CONFIG, Run
+from pprgnn.training.listener import stopping
+from pprgnn.training.run import CONFIG, Run, check_unused, read_json
 from pprgnn.training.study import ALL, Listeners, Study, is_study
 
 if TYPE_CHECKING:
@@ -29,11 +31,12 @@ def is_comparison(folder: Path | str) -> bool:
     return (Path(folder) / COMPARISON).is_file()
 
 
+@dataclass
 class Comparison:
     """Systems in one folder, in the order in which they are trained."""
 
-    def __init__(self, folder: Path, systems: Sequence[str]) -> None:
-        self.folder, self.systems = folder, systems
+    folder: Path
+    systems: Sequence[str]
 
     @classmethod
     def create(
@@ -65,11 +68,7 @@ class Comparison:
 
         folder = Path(folder)
         taken = (CONFIG, COMPARISON, *(f"{config.model.system}/{CONFIG}" for config in configs))
-        if any((folder / name).exists() for name in taken):
-            raise TrainingError(
-                f"{folder} already holds runs; continue with `pprgnn train --resume {folder}`, or choose another "
-                f"folder with -o."
-            )
+        check_unused(folder, *taken)
         own, dataset = dataset, load_data(configs[0]) if dataset is None else dataset
         split = choose_split(configs[0], dataset)
         if folds is not None and folds != ALL and folds > split.count:
@@ -91,7 +90,7 @@ class Comparison:
     @classmethod
     def open(cls, folder: Path | str) -> Comparison:
         """An existing one."""
-        return cls(Path(folder), json.loads((Path(folder) / COMPARISON).read_text(encoding="utf-8"))["systems"])
+        return cls(Path(folder), read_json(Path(folder) / COMPARISON, "comparison")["systems"])
 
     @property
     def folders(self) -> list[Path]:
@@ -128,8 +127,5 @@ def _trained(place: Path, label: str, listeners: Listeners, workers: Workers | N
     summary = Run.open(place).summary
     if summary is not None and summary["finished"]:
         return summary
-    listener = listeners(label)
-    try:
+    with stopping(listeners(label)) as listener:
         return resume(place, listener=listener).summary
-    finally:
-        getattr(listener, "stop", lambda: None)()

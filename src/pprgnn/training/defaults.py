@@ -72,7 +72,7 @@ def labels_per_class(dataset: GraphDataset, split: Split) -> float:
     return labels / max(dataset.num_classes, 1)
 
 
-def told(config: Config, dataset: GraphDataset, split: Split) -> str:
+def describe_settled(config: Config, dataset: GraphDataset, split: Split) -> str:
     """In one line, what the number of labels has chosen; empty: nothing."""
     if not config.settled:
         return ""

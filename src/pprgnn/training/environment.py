@@ -1,4 +1,7 @@
-"""Where a run took place: machine, libraries, versions. As JSON beside every result; `pprgnn doctor` shows it."""
+"""Where a run took place: machine, libraries, versions, and how much of the machine it may use.
+
+As JSON beside every result; `pprgnn doctor` shows it. Torch is imported where it is asked.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,18 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pprgnn
 from pprgnn.data.errors import DataError
 from pprgnn.data.roots import cache_root, data_root
-from pprgnn.training.cgroup import cpu_quota
-from pprgnn.training.memory import available_memory, total_memory
+
+if TYPE_CHECKING:
+    import torch
 
 REQUIRED = ("torch", "torch_geometric", "numpy", "scipy", "pyarrow", "safetensors", "joblib")
 # Optional packages, and the extra of this package that brings each.
@@ -31,7 +36,10 @@ EXTRAS = {
     "optuna": "tune",
     "distributed": "grid",
 }
-CPU_INFO = Path("/proc/cpuinfo")
+CPU_INFO, MEMINFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
+UNLIMITED = 1 << 60  # version 1 of control groups writes "no limit" as a number close to 2⁶³
+OWN_GROUPS, MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+GIB, MIB = 1 << 30, 1 << 20
 
 
 def environment() -> dict[str, Any]:
@@ -162,3 +170,110 @@ def _commit(package: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{commit}-dirty" if changed else commit or None
+
+
+# --------------------------------------------------------------------------------------------------------- memory
+def available_memory(device: str | torch.device = "cpu") -> int | None:
+    """Bytes that can still be used on a device; ``None``: not known.
+
+    On the CPU, what the system could free for us or what the container's limit leaves, whichever is less.
+    """
+    if str(device).startswith("cuda"):
+        import torch
+
+        return int(torch.cuda.mem_get_info(torch.device(device))[0])
+    return _least(_meminfo("MemAvailable") or _sysconf("SC_AVPHYS_PAGES"), memory_room())
+
+
+def total_memory() -> int | None:
+    """Bytes of the machine, or of the container if it has less; ``None``: not known."""
+    return _least(_meminfo("MemTotal") or _sysconf("SC_PHYS_PAGES"), memory_limit())
+
+
+def _least(*sizes: int | None) -> int | None:
+    return min((size for size in sizes if size is not None), default=None)
+
+
+def _meminfo(name: str) -> int | None:
+    try:
+        lines = MEMINFO.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found = (line.split() for line in lines if line.startswith(f"{name}:"))
+    return next((int(words[1]) * 1024 for words in found), None)
+
+
+def _sysconf(name: str) -> int | None:
+    """Where there is no /proc; macOS knows the pages it has, but not how many are free."""
+    try:
+        pages, size = os.sysconf(name), os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+    return pages * size if pages > 0 else None
+
+
+def size_text(size: int) -> str:
+    """A number of bytes as people say it."""
+    return f"{size / GIB:.1f} GiB" if size >= GIB // 10 else f"{size / MIB:.1f} MiB"
+
+
+# ----------------------------------------------------------------- limits of Linux control groups, version 1 and 2
+def cpu_quota(own: Path = OWN_GROUPS, mount: Path = MOUNT) -> float | None:
+    """Processors' worth of time that this process may use; ``None``: no limit, or none known."""
+    quotas = []
+    for folder in _folders("cpu", own, mount):
+        words = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(
+            folder / "cpu.cfs_period_us"
+        )
+        if len(words) == 2 and all(word.isdigit() and int(word) for word in words):  # not "max" or -1
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
+
+
+def memory_limit(own: Path = OWN_GROUPS, mount: Path = MOUNT) -> int | None:
+    """Bytes that this process and its group may use; ``None``: no limit, or none known."""
+    return min((limit for limit, _ in _memory(own, mount)), default=None)
+
+
+def memory_room(own: Path = OWN_GROUPS, mount: Path = MOUNT) -> int | None:
+    """Bytes that are still free under the limit. File pages that can be dropped count as free."""
+    return min((max(limit - used, 0) for limit, used in _memory(own, mount)), default=None)
+
+
+def _memory(own: Path, mount: Path) -> Iterator[tuple[int, int]]:
+    """Limit and use of this group and of those around it, as far as they have a limit."""
+    for folder in _folders("memory", own, mount):
+        limit = _words(folder / "memory.max") or _words(folder / "memory.limit_in_bytes")
+        used = _words(folder / "memory.current") or _words(folder / "memory.usage_in_bytes")
+        if limit and limit[0].isdigit() and int(limit[0]) < UNLIMITED and used:
+            yield int(limit[0]), int(used[0]) - _droppable(folder)
+
+
+def _droppable(folder: Path) -> int:
+    words = _words(folder / "memory.stat")
+    stat = dict(zip(words[::2], words[1::2], strict=False))
+    return int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
+
+
+def _folders(controller: str, own: Path, mount: Path) -> Iterator[Path]:
+    """The folders of this process' group and of all groups around it.
+
+    In a container the path may be the host's: the part of it that does not exist is passed over.
+    """
+    for line in own.read_text(encoding="utf-8").splitlines() if own.exists() else ():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:  # version 2
+            top = mount
+        elif controller in controllers.split(","):
+            top = mount / controller
+        else:
+            continue
+        group = top / path.lstrip("/")
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(top) and folder.is_dir())
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").split()
+    except OSError:
+        return []

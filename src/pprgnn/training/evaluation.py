@@ -54,7 +54,7 @@ def evaluate(
         chosen = masks["val"][rows]
         model.threshold = best_threshold(logits[chosen], y[chosen], rule, team)
     for part, mask in masks.items():
-        if not team.everywhere(not bool(mask.any())):
+        if not team.all_true(not bool(mask.any())):
             chosen = mask[rows]
             found, wanted = logits[chosen], y[chosen]
             _, loss, count = pooled_loss(objective, found, wanted, team)
@@ -65,7 +65,7 @@ def evaluate(
     return result, layers, predicted
 
 
-def score_together(
+def ensemble_scores(
     models: Sequence[Model], dataset: GraphDataset, masks: Mapping[str, Tensor]
 ) -> dict[str, dict[str, float]]:
     """Scores of every part by the mean probability of several models; by the rule of the first, its threshold."""

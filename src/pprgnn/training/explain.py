@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.node_names import node_name
 from pprgnn.data.wording import counted
 from pprgnn.training.attribution import Attribution, LayerReach, attribute
+from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.hops import hops_to
 from pprgnn.training.model import Model
@@ -146,20 +148,19 @@ def explain_node(
         memory: Bytes that states may take; ``None``: half of what is available. What does not fit is left out of
             the gradient, and :attr:`LayerReach.left_out` bounds it.
     """
-    part = _one_graph(model, dataset, graph, "node")
-    size = part.num_nodes
+    part, batch = one_graph(model, dataset, graph, "node", target)
+    size, data = part.num_nodes, part[0]
     if not 0 <= node < size:
         raise TrainingError(f"The node must be a number from 0 to {size - 1}, but came as {node}.")
-    found = attribute(model, _batch(model, part), node, _checked(model, target), memory)
-    data = part[0]
+    found = attribute(model, batch, node, target, memory)
     distance = hops_to(data.edge_index, size, node)
-    shares, total = found.nodes / max(float(found.nodes.abs().sum()), 1e-300), float(found.nodes.abs().sum())
+    names = _Names(dataset, graph, data, found.nodes, distance)
+    shares = names.shares
     reached = distance >= 0
     hops, farthest = distance[reached], int(distance.max()) + 1
     absolute = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, shares[reached].abs())
     signed = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, shares[reached])
     within = (absolute.cumsum(0) >= MOST_OF_IT - 1e-9).nonzero().flatten()
-    names = _Names(dataset, graph, data, found.nodes, shares, distance)
     return NodeExplanation(
         graph=graph,
         decision=_decision(model, found, names.classes(node)),
@@ -172,7 +173,7 @@ def explain_node(
         nodes_by_distance=torch.bincount(hops, minlength=farthest).tolist(),
         unreachable_nodes=int((~reached).sum()),
         unreachable_share=float(shares[~reached].abs().sum()),
-        radius=int(within[0]) if total > 0 and len(within) else None,
+        radius=int(within[0]) if bool(found.nodes.any()) and len(within) else None,
         far=names.largest(distance > FAR, top),
     )
 
@@ -187,22 +188,23 @@ def explain_graph(
     memory: int | None = None,
 ) -> GraphExplanation:
     """Explain the class, or one of the labels, of a graph; options as in :func:`explain_node`."""
-    part = _one_graph(model, dataset, index, "graph")
-    found = attribute(model, _batch(model, part), 0, _checked(model, target), memory)
-    data = part[0]
-    shares = found.nodes / max(float(found.nodes.abs().sum()), 1e-300)
-    names = _Names(dataset, index, data, found.nodes, shares, None)
+    part, batch = one_graph(model, dataset, index, "graph", target)
+    found, data = attribute(model, batch, 0, target, memory), part[0]
+    names = _Names(dataset, index, data, found.nodes, None)
     truth = true_classes(data.get("y"), None, 0, dataset.facts.class_names)
     return GraphExplanation(
         graph=index,
         decision=_decision(model, found, truth),
         layers=found.layers,
-        influential=names.largest(torch.ones(len(shares), dtype=torch.bool), top),
+        influential=names.largest(torch.ones(len(found.nodes), dtype=torch.bool), top),
     )
 
 
 # ------------------------------------------------------------------------------------------------------ questions
-def _one_graph(model: Model, dataset: GraphDataset, graph: int, task: str) -> GraphDataset:
+def one_graph(
+    model: Model, dataset: GraphDataset, graph: int, task: str, target: int | None
+) -> tuple[GraphDataset, Batch]:
+    """The graph that is asked about, also as a batch; refuses what cannot be explained."""
     if model.facts.task != task:
         raise TrainingError(
             f"This model was trained for labels per {model.facts.task}, so it has nothing to say about a single "
@@ -214,8 +216,13 @@ def _one_graph(model: Model, dataset: GraphDataset, graph: int, task: str) -> Gr
             f"{dataset.facts.name} has {counted(len(dataset), 'graph')}, numbered from 0, but "
             f"graph {graph} was asked for."
         )
+    if target is not None and not 0 <= target < model.shape.num_classes:
+        raise TrainingError(
+            f"The target must be the number of a class, 0 to {model.shape.num_classes - 1}, but came as {target}."
+        )
     part: GraphDataset = dataset if len(dataset) == 1 else dataset[[graph]]
-    return part
+    batches = model.batches(part)
+    return part, batches.batch(batches.all_graphs())
 
 
 def check_system(model: Model) -> None:
@@ -226,19 +233,6 @@ def check_system(model: Model) -> None:
             f"What {system.title} decides cannot be explained, because there is no gradient from its logits back "
             f"to all nodes; train a system that has one, such as pprgnn or gcn."
         )
-
-
-def _batch(model: Model, part: GraphDataset) -> Any:
-    batches = model.batches(part)
-    return batches.batch(batches.all_graphs())
-
-
-def _checked(model: Model, target: int | None) -> int | None:
-    if target is not None and not 0 <= target < model.shape.num_classes:
-        raise TrainingError(
-            f"The target must be the number of a class, 0 to {model.shape.num_classes - 1}, but came as {target}."
-        )
-    return target
 
 
 # -------------------------------------------------------------------------------------------------------- answers
@@ -267,8 +261,11 @@ class _Names:
     graph: int
     data: Any
     contributions: Tensor
-    shares: Tensor
     distance: Tensor | None
+
+    @cached_property
+    def shares(self) -> Tensor:
+        return self.contributions / max(float(self.contributions.abs().sum()), 1e-300)
 
     def classes(self, node: int) -> list[str] | None:
         if self.dataset.facts.task != "node":

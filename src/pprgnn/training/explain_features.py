@@ -1,9 +1,9 @@
-"""Which features decided: about one node or graph, and in the mean over many."""
+"""Which features decided: about one node or graph, and in the mean over many; and what they are called."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import take_rows, to_dense
-from pprgnn.training.attribution import settled
+from pprgnn.training.attribution import Integrated, integrate, settled
 from pprgnn.training.batches import Batches
+from pprgnn.training.build import LARGE_DEGREE
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.explain import _batch, _checked, _one_graph, check_system
-from pprgnn.training.feature_names import feature_columns
-from pprgnn.training.integrated import Integrated, integrate
+from pprgnn.training.explain import check_system, one_graph
+from pprgnn.training.label_input import KINDS as LABEL_KINDS
 from pprgnn.training.model import Model
 
 SAMPLE = 32  # nodes or graphs
@@ -87,12 +87,12 @@ def explain_features(
         top: How many features to name.
         memory: Bytes that states may take; ``None``: half of what is available.
     """
-    part = _one_graph(model, dataset, graph, "graph" if node is None else "node")
+    part, batch = one_graph(model, dataset, graph, "graph" if node is None else "node", target)
     check_features_read(model)
-    batch, columns = _batch(model, part), feature_columns(model, part)
+    columns = feature_columns(model, part)
     assert batch.x is not None
     with settled(model, batch, memory) as (state, _):
-        found = integrate(model, batch, state, node or 0, _checked(model, target))
+        found = integrate(model, batch, state, node or 0, target)
     seen = to_dense(take_rows(batch.x, slice(None) if node is None else slice(node, node + 1)))
     values = seen.double().mean(0).cpu()
     order = torch.argsort(found.features.abs(), descending=True, stable=True)
@@ -218,3 +218,60 @@ def drawn_rows(batches: Batches, mask: Tensor, count: int) -> dict[int, list[int
         graph = int(torch.searchsorted(ends, row, right=True))
         drawn.setdefault(graph, []).append(row - int(ends[graph - 1] if graph else 0))
     return drawn
+
+
+# --------------------------------------------------------------------------------------------------------- columns
+@dataclass(frozen=True)
+class FeatureColumn:
+    """A column of features.
+
+    Attributes:
+        name: Its own name.
+        source: What it was made from, such as a column of categories, each of which has a column of its own.
+        mean, scale: A number of a table is ``mean + scale * x``.
+    """
+
+    name: str
+    source: str
+    mean: float = 0.0
+    scale: float = 1.0
+
+
+def feature_columns(model: Model, dataset: GraphDataset) -> list[FeatureColumn]:
+    """All columns that the network reads; they are numbered where the source has no names."""
+    kind, width = model.feature_kind, model.shape.in_channels
+    given = _given(model, dataset) if kind not in ("degree", "labels") else []
+    if kind == "normalized":  # rows were divided by their sums: no units are left
+        given = [replace(each, mean=0.0, scale=1.0) for each in given]
+    if kind == "degree":
+        given = [FeatureColumn(name, name) for name in ("one", "log(1 + degree)")]
+    if kind == "given+degree":
+        degrees = [*map(str, range(LARGE_DEGREE)), f"{LARGE_DEGREE} or more"]
+        given += [FeatureColumn(f"degree = {degree}", "degree") for degree in degrees]
+    if kind in LABEL_KINDS:
+        labels = [*(f"label = {name}" for name in model.facts.class_names), "label is known"]
+        given += [FeatureColumn(name, "label") for name in labels]
+    given += [
+        FeatureColumn(f"sum of edge attribute {i}", f"sum of edge attribute {i}")
+        for i in range(width - len(given))
+    ]
+    return given
+
+
+def _given(model: Model, dataset: GraphDataset) -> list[FeatureColumn]:
+    width = dataset._data.x.size(1) if "x" in dataset._data else 0
+    named = list(_of_table(model)) if model.facts.schema is not None else []
+    return named if len(named) == width else [FeatureColumn(f"feature {i}", f"feature {i}") for i in range(width)]
+
+
+def _of_table(model: Model) -> Iterator[FeatureColumn]:
+    from pprgnn.data.own.features import Feature
+
+    assert model.facts.schema is not None
+    for values in model.facts.schema["features"]:
+        feature = Feature.from_dict(values)
+        # Of dates and times the table had no numbers that one would read.
+        units = [] if feature.time else list(zip(feature.mean, feature.scale, strict=True))
+        for i, name in enumerate(feature.outputs):
+            mean, scale = units[i] if i < len(units) else (0.0, 1.0)
+            yield FeatureColumn(name, feature.name, mean, scale)

@@ -1,15 +1,12 @@
-"""What stops a run early, and what is said then: Ctrl-C, numbers that are not finite, a loss that explodes."""
+"""What stops a run early, and what is said then: numbers that are not finite, a loss that explodes."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import re
-import signal
-import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,30 +19,6 @@ from pprgnn.training.errors import TrainingError
 EXPLODED = 1e4  # times the smallest loss so far, or 1
 REMEDY = "Lower training.lr (now {lr:g}), or clip the gradient (training.clip=1){more}."
 SLOWER = "; or use a larger model.eps or tanh"  # where something decays
-
-
-class Interruption:
-    """Ctrl-C and SIGTERM ask for an end after the running epoch; a second Ctrl-C does not wait for it."""
-
-    def __init__(self, announce: Callable[[str], None]) -> None:
-        self.announce = announce
-        self.wanted = False
-        self._old: dict[int, Any] = {}
-
-    def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-            self._old = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
-
-    def _ask(self, number: int, frame: object) -> None:
-        if self.wanted:
-            raise KeyboardInterrupt
-        self.wanted = True
-        self.announce("Stopping after this epoch; press Ctrl-C again to stop at once.")
 
 
 @contextlib.contextmanager
@@ -72,12 +45,12 @@ def collected_warnings(announce: Callable[[str], None], seen: set[str]) -> Itera
 def check_loss(loss: float, smallest: float, network: nn.Module, lr: float) -> None:
     """Stop when the loss is no number, or has exploded."""
     if not math.isfinite(loss):
-        raise stopped(network, f"The loss is {loss}", lr)
+        raise divergence_error(network, f"The loss is {loss}", lr)
     if loss > EXPLODED * max(1.0, smallest):
-        raise stopped(network, f"The loss has exploded from {smallest:.3g} to {loss:.3g}", lr)
+        raise divergence_error(network, f"The loss has exploded from {smallest:.3g} to {loss:.3g}", lr)
 
 
-def stopped(network: nn.Module, what: str, lr: float) -> TrainingError:
+def divergence_error(network: nn.Module, what: str, lr: float) -> TrainingError:
     """The error that names the layer to blame, its norm, and the remedy."""
     name, norm, eps = _culprit(network)
     size = f"‖W‖₂ = {norm:.3g}" if math.isfinite(norm) else "W is not finite"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -24,65 +23,38 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config, TrainingConfig
+from pprgnn.training.environment import available_memory, size_text
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import choose_device, main_metrics
-from pprgnn.training.listener import Listener, Silent
-from pprgnn.training.memory import available_memory, size_text
-from pprgnn.training.metrics import Meter, predicted_classes
+from pprgnn.training.grid_fit import GridTraining, Tried
 from pprgnn.training.model import Model
-from pprgnn.training.objective import Objective
-from pprgnn.training.run import Run
-from pprgnn.training.systems import find_system
-from pprgnn.training.trivial import prior_logits, trivial_levels
+from pprgnn.training.trivial import prior_logits
 
 C_VALUES = tuple(10.0**power for power in range(-3, 4))
 FOLDS = 5
 READ = ("metric", "monitor", "class_weights", "seed", "device", "threads")  # of [training]
 ENOUGH = 3.0  # seconds of work, after which one can tell how long all of it takes
 
+NOTE = (
+    "The scores of val are of the cross-validation, inside the training and validation parts, that chose C; then "
+    "the machine was fitted to both."
+)
+
 _kept: dict[tuple[Any, ...], Matrix] = {}  # the kernels of the last data set, for the other splits of a study
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A value of C and of the kernel's own setting, and the scores of graphs that its machines had not seen."""
+class KernelTraining(GridTraining):
+    """One run of a graph kernel."""
 
-    number: int
-    settings: dict[str, float]
-    c: float
-    choice: float
-    scores: dict[str, float]
-    figure: float  # the largest is chosen
-
-
-class KernelTraining:
-    """One run of a graph kernel; to be used as :class:`pprgnn.training.loop.Training`.
-
-    Args:
-        config: All settings.
-        dataset: What to learn from.
-        split: Which part of it does what.
-        run: The folder to keep it in, or ``None``.
-        listener: Is told how it goes, in notes.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        dataset: GraphDataset,
-        split: Split,
-        *,
-        run: Run | None = None,
-        listener: Listener | None = None,
-    ) -> None:
-        self.config, self.dataset, self.split, self.run = config, dataset, split, run
-        self.listener = listener or Silent()
-        self.settings = config.training
-        self.title = find_system(config.model.system).title
+    def __init__(self, config: Config, dataset: GraphDataset, split: Split, **options: Any) -> None:
+        super().__init__(config, dataset, split, **options)
+        self.undefined = (
+            f"The {self.metrics[0]} cannot be computed in cross-validation; change training.metric, or set "
+            f"training.monitor=loss."
+        )
         kind = feature_kind(dataset, config.data.features)
         x = features(dataset, kind)
         shape = Shape.of(dataset, x)
-        network = build_network(config.model, shape).to(choose_device(self.settings.device))
+        network = build_network(config.model, shape).to(self.device)
         assert isinstance(network, KernelNet)
         assert x is not None  # only nodes can have learned rows instead
         if dataset.facts.multi_label:
@@ -91,7 +63,6 @@ class KernelTraining:
                 f"use a network."
             )
         self.network, self.model = network, Model(network, config, dataset.facts, shape, kind)
-        self.metrics = main_metrics(config, dataset.facts)
         self.masks = {part: mask.numpy() for part, mask in split.masks(dataset).items()}
         self.fitted = np.flatnonzero(self.masks["train"] | self.masks["val"])
         self.y = dataset.labels().numpy()
@@ -134,27 +105,28 @@ class KernelTraining:
         return sum((*self._key, choice) not in _kept for choice in self.choices)
 
     # ---------------------------------------------------------------------------------------------------- fitting
-    def fit(self, *, resume: bool = False) -> dict[str, Any]:
-        """Choose, fit, score; return the summary. A run that was stopped starts again."""
+    def _fit(self) -> dict[str, Any]:
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-        if self.run is not None and resume:
-            self.run.rewind(0)
         self._describe()
-        started = time.perf_counter()
         with threadpool_limits(self.settings.threads or None):
-            tried = list(self._try_all())
-            best = max(tried, key=lambda each: each.figure)  # of equals the first, which has the smallest C
-            values = self._values(best.choice)[:, self.fitted]
-            machine = self._machine(values[self.fitted], self.y[self.fitted], best.c)
-            self.network.keep(self.graphs.take(self.fitted), *machine, best.choice)
+            best = max(self._try_all(), key=lambda each: each.figure)  # of equals the smallest C
+            c, choice = best.settings["C"], best.settings.get(self.network.choice_name, self.choices[0])
+            values = self._values(choice)[:, self.fitted]
+            machine = self._machine(values[self.fitted], self.y[self.fitted], c)
+            self.network.keep(self.graphs.take(self.fitted), *machine, choice)
             logits = decisions(values, *machine)
-        summary = self._summary(len(tried), best, logits, time.perf_counter() - started)
-        if self.run is not None:
-            self.model.save(self.run.model_path)
-            self.run.finish(summary)
-        self.listener.finished(summary)
-        return summary
+        rows = {part: torch.from_numpy(self.masks[part]) for part in ("train", "test")}
+        found = self._scores({part: (logits[mask], torch.from_numpy(self.y)[mask]) for part, mask in rows.items()})
+        # The machine has seen the validation part, so its score is cross-validated.
+        scores = found["scores"] | {"val": best.scores}
+        return found | {
+            "scores": {part: scores[part] for part in ("train", "val", "test") if part in scores},
+            "note": " ".join(filter(None, (self.dataset.facts.note, NOTE))),
+            "test_chose_the_epoch": False,
+            "chosen": best.settings,
+            "parameters": sum(p.numel() for p in self.network.parameters()),
+        }
 
     def _describe(self) -> None:
         labels = f"{self.label_columns} columns of zeros and ones" if self.label_columns else "their degrees"
@@ -171,39 +143,24 @@ class KernelTraining:
         if unread:
             self.listener.note(f"A graph kernel has no use for these settings of [training]: {unread}.")
 
-    def _try_all(self) -> Iterator[Tried]:
+    def _try_all(self) -> list[Tried]:
         """Every C with every choice of the kernel's own setting, scored by cross-validation."""
-        name, metric, number = self.network.choice_name, self.metrics[0], 0
-        best: Tried | None = None
+        name, metric, y = self.network.choice_name, self.metrics[0], torch.from_numpy(self.y[self.fitted])
         for choice in self.choices:
             started = time.perf_counter()
             logits = self._out_of_fold(self._values(choice))
             seconds = time.perf_counter() - started
+            own = {name: choice} if name else {}
             for c, each in zip(C_VALUES, logits, strict=True):
-                number += 1
-                tried = self._tried(number, c, choice, each)
-                best = tried if best is None or tried.figure > best.figure else best
-                if self.run is not None:
-                    record = {"epoch": number, **tried.settings, "val": tried.scores, "best": best.figure}
-                    self.run.append(record | {"best_epoch": best.number, "seconds": seconds / len(C_VALUES)})
-                yield tried
+                self._try(own | {"C": c}, each, y, seconds / len(C_VALUES))
+            best = self.best
             assert best is not None
             chosen = ", ".join(f"{key} {value:g}" for key, value in best.settings.items())
             self.listener.note(
                 f"{f'{name} {choice:g}' if name else 'Kernel'}: {seconds:.1f} s; best so far {chosen}, with "
                 f"{100 * best.scores[metric]:.2f}% {metric} in cross-validation."
             )
-
-    def _tried(self, number: int, c: float, choice: float, logits: Tensor) -> Tried:
-        scores, metric = self._scores(logits, self.y[self.fitted]), self.metrics[0]
-        figure = -scores["loss"] if self.settings.monitor == "loss" else scores[metric]
-        if math.isnan(figure):
-            raise TrainingError(
-                f"The {metric} cannot be computed in cross-validation; change training.metric, or set "
-                f"training.monitor=loss."
-            )
-        own = {self.network.choice_name: choice} if self.network.choice_name else {}
-        return Tried(number, own | {"C": c}, c, choice, scores, figure)
+        return self.tried
 
     # ----------------------------------------------------------------------------------------------- kernel values
     def _values(self, choice: float) -> Matrix:
@@ -277,51 +234,3 @@ class KernelTraining:
             dual[machine.support_, number] = machine.dual_coef_[0]
             intercept[number] = machine.intercept_[0]
         return dual, intercept
-
-    # ----------------------------------------------------------------------------------------------------- the end
-    def _scores(self, logits: Tensor, y: NDArray[np.int64]) -> dict[str, float]:
-        meter, wanted = Meter(multi_label=False, metrics=self.metrics), torch.from_numpy(y)
-        meter.add(logits, wanted, Objective(multi_label=False)(logits, wanted))
-        return meter.scores()
-
-    def _summary(self, tried: int, best: Tried, logits: Tensor, seconds: float) -> dict[str, Any]:
-        """As of any training; but the machine has seen the validation part, so its score is cross-validated."""
-        scores = {"train": self.masks["train"], "val": None, "test": self.masks["test"]}
-        tested = torch.from_numpy(self.masks["test"])
-        answers = logits[tested], torch.from_numpy(self.y)[tested]
-        return {
-            "finished": True,
-            "data": self.dataset.facts.name,
-            "note": " ".join(filter(None, (self.dataset.facts.note, NOTE))),
-            "protocol": self.split.protocol,
-            "split": self.split.description,
-            "fold": self.config.data.fold,
-            "seed": self.settings.seed,
-            "metric": self.metrics[0],
-            "scores": {
-                part: best.scores if mask is None else self._scores(logits[torch.from_numpy(mask)], self.y[mask])
-                for part, mask in scores.items()
-                if mask is None or mask.any()
-            },
-            "predicted": predicted_classes(*answers, self.dataset.facts) if bool(tested.any()) else None,
-            "threshold": None,
-            "trivial": trivial_levels(
-                self.model.prior, torch.from_numpy(self.y[self.masks["test"]]), False, self.metrics
-            ),
-            "test_chose_the_epoch": False,
-            "epochs": tried,
-            "best_epoch": best.number,
-            "best": best.figure,
-            "chosen": best.settings,
-            "layers": [],
-            "parameters": sum(p.numel() for p in self.network.parameters()),
-            "processes": 1,
-            "seconds": seconds,
-            "warnings": [],
-        }
-
-
-NOTE = (
-    "The scores of val are of the cross-validation, inside the training and validation parts, that chose C; then "
-    "the machine was fitted to both."
-)

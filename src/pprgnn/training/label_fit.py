@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,59 +17,26 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.build import Shape, build_network, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import choose_device, final_metrics, main_metrics
+from pprgnn.training.grid_fit import GridTraining
 from pprgnn.training.label_input import VisibleLabels
-from pprgnn.training.listener import Listener, Silent
-from pprgnn.training.metrics import Meter, best_threshold, predicted_classes
+from pprgnn.training.metrics import best_threshold
 from pprgnn.training.model import Model, forward
-from pprgnn.training.objective import Objective
-from pprgnn.training.run import Run
-from pprgnn.training.systems import find_system
-from pprgnn.training.thresholds import Rule
-from pprgnn.training.trivial import prior_logits, trivial_levels
+from pprgnn.training.trivial import prior_logits
 
 NEGLIGIBLE = 1e-7  # weight of a step that is left out
 
 
-@dataclass(frozen=True)
-class Tried:
-    """One choice of everything that validation chooses, and its scores there."""
+class LabelTraining(GridTraining):
+    """One run of label propagation on one graph with labels of nodes; ``data.features`` play no part."""
 
-    number: int
-    settings: dict[str, float]
-    scores: dict[str, float]
-    figure: float  # the largest is chosen
-
-
-class LabelTraining:
-    """One run of label propagation; to be used as :class:`pprgnn.training.loop.Training`.
-
-    Args:
-        config: All settings; ``data.features`` play no part.
-        dataset: One graph with labels of nodes.
-        split: Whose labels spread, and whose choose.
-        run: The folder to keep it in, or ``None``.
-        listener: Is told how it goes, in notes.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        dataset: GraphDataset,
-        split: Split,
-        *,
-        run: Run | None = None,
-        listener: Listener | None = None,
-    ) -> None:
-        self.config, self.dataset, self.split, self.run = config, dataset, split, run
-        self.listener, self.settings, facts = listener or Silent(), config.training, dataset.facts
-        self.title = find_system(config.model.system).title
+    def __init__(self, config: Config, dataset: GraphDataset, split: Split, **options: Any) -> None:
+        super().__init__(config, dataset, split, **options)
+        facts = dataset.facts
         if len(dataset) != 1 and facts.task == "node":
             raise TrainingError(
                 f"{self.title} takes labels from nodes to others of the same graph, but {facts.name} has "
                 f"{len(dataset)} graphs; use a network."
             )
-        self.device = choose_device(self.settings.device)
         self.masks = {part: mask.to(self.device) for part, mask in split.masks(dataset).items()}
         # As with networks, without a validation part the test part chooses, and the summary says so.
         self.monitored = "test" if split.optimistic else "val"
@@ -89,23 +54,23 @@ class LabelTraining:
         self.network, self.x, self.share = network, x.to(self.device), len(visible.nodes) / dataset.num_nodes
         self.model = Model(network, config, facts, shape, "labels", visible)
         self.model.prior = prior_logits(dataset.labels()[train], shape.num_classes)
-        self.metrics = main_metrics(config, facts)
-        self.rule = Rule.of(self.settings.threshold, split, facts.multi_label)
+        self.undefined = (
+            f"The {self.metrics[0]} of the {self.monitored} part cannot be computed, because all of its labels "
+            f"are alike; divide differently, change training.metric, or set training.monitor=loss."
+        )
 
-    def fit(self, *, resume: bool = False) -> dict[str, Any]:
-        """Choose, spread, score; return the summary. A run that was stopped starts again."""
-        if self.run is not None and resume:
-            self.run.rewind(0)
-        started = time.perf_counter()
-        tried = self._try_all() if self.chooses else []
-        best = max(tried, key=lambda each: each.figure, default=None)  # of equals the first
-        self._choose(best.settings if best else self._settings()[0])
-        summary = self._summary(tried, best, started)
-        if self.run is not None:
-            self.model.save(self.run.model_path)
-            self.run.finish(summary)
-        self.listener.finished(summary)
-        return summary
+    def _fit(self) -> dict[str, Any]:
+        if self.chooses:
+            self._try_all()
+        best = self.best
+        chosen = best.settings if best else self._settings()[0]
+        self._choose(chosen)
+        return self._scored() | {
+            "test_chose_the_epoch": self.split.optimistic and self.chooses,
+            "chosen": chosen,
+            "chosen_by": f"the {self.monitored} part" if best else "the order of the settings",
+            "parameters": 0,  # none that is learned from labels by descent
+        }
 
     def _settings(self) -> list[dict[str, float]]:
         """All that can be chosen."""
@@ -118,21 +83,17 @@ class LabelTraining:
         self.network.chosen.copy_(torch.tensor(values))
 
     @torch.no_grad()
-    def _try_all(self) -> list[Tried]:
+    def _try_all(self) -> None:
         mask = self.masks[self.monitored]
-        y, tried = self.dataset.labels().to(self.device)[mask], list[Tried]()
+        y = self.dataset.labels().to(self.device)[mask]
         by_rows, states = math.nan, dict[float, Tensor]()
         for settings in self._settings():
             started = time.perf_counter()
             self._choose(settings)
             if settings["by_rows"] != by_rows:
                 by_rows, states = settings["by_rows"], self._states(mask)
-            tried.append(self._tried(len(tried) + 1, settings, states[settings["damping"]], y))
-            if self.run is not None:
-                best = max(tried, key=lambda each: each.figure)
-                record = {"epoch": len(tried), **settings, "val": tried[-1].scores, "best": best.figure}
-                self.run.append(record | {"best_epoch": best.number, "seconds": time.perf_counter() - started})
-        return tried
+            logits = self.network.decode(states[settings["damping"]])
+            self._try(settings, logits, y, time.perf_counter() - started)
 
     def _states(self, mask: Tensor) -> dict[float, Tensor]:
         """What arrives at the nodes under a mask, for each damping: all of them share their products."""
@@ -152,25 +113,9 @@ class LabelTraining:
                     states[damping].add_(term[rows], alpha=factors[step])
         return states
 
-    def _tried(self, number: int, settings: dict[str, float], state: Tensor, y: Tensor) -> Tried:
-        several = self.dataset.facts.multi_label
-        meter, logits = Meter(multi_label=several, metrics=self.metrics), self.network.decode(state)
-        meter.add(logits, y, Objective(several)(logits, y))
-        scores = meter.scores(meter.best_threshold(self.rule))
-        figure = -scores["loss"] if self.settings.monitor == "loss" else scores[self.metrics[0]]
-        if math.isnan(figure):
-            raise TrainingError(
-                f"The {self.metrics[0]} of the {self.monitored} part cannot be computed, because all of its "
-                f"labels are alike; divide differently, change training.metric, or set training.monitor=loss."
-            )
-        return Tried(number, settings, scores, figure)
-
-    def _scores(self, metrics: Sequence[str]) -> tuple[dict[str, dict[str, float]], dict[str, int] | None]:
-        """Of all parts; of the training part, of a fifth of the nodes while their labels are hidden.
-
-        Also how many of the test part are predicted to have which class.
-        """
-        batches, several = self.model.batches(self.dataset), self.dataset.facts.multi_label
+    def _scored(self) -> dict[str, Any]:
+        """The scores of all parts; of the training part, of a fifth of the nodes while their labels are hidden."""
+        batches = self.model.batches(self.dataset)
         assert batches.y is not None
         assert self.model.visible is not None
         order = torch.Generator().manual_seed(self.settings.seed)
@@ -182,43 +127,4 @@ class LabelTraining:
         logits, _ = self.model.evaluate(batches)
         found |= {part: (logits[self.masks[part]], batches.y[self.masks[part]]) for part in ("val", "test")}
         self.model.threshold = best_threshold(*found["val"], self.rule, Team.alone())
-        scores = {}
-        for part, (rows, y) in found.items():
-            if len(rows):
-                meter = Meter(multi_label=several, metrics=metrics)
-                meter.add(rows, y, Objective(several)(rows, y))
-                scores[part] = meter.scores(self.model.threshold)
-        if "test" not in scores:
-            return scores, None
-        return scores, predicted_classes(*found["test"], self.dataset.facts, threshold=self.model.threshold)
-
-    def _summary(self, tried: list[Tried], best: Tried | None, started: float) -> dict[str, Any]:
-        facts, metrics = self.dataset.facts, final_metrics(self.config, self.dataset.facts)
-        scores, predicted = self._scores(metrics)
-        chosen = best.settings if best else self._settings()[0]
-        tested = self.dataset.labels()[self.split.masks(self.dataset)["test"]]
-        return {
-            "finished": True,
-            "data": facts.title,
-            "note": facts.note,
-            "protocol": self.split.protocol,
-            "split": self.split.description,
-            "fold": self.config.data.fold,
-            "seed": self.settings.seed,
-            "metric": self.metrics[0],
-            "scores": scores,
-            "predicted": predicted,
-            "threshold": self.model.threshold.to_dict() if facts.multi_label else None,
-            "trivial": trivial_levels(self.model.prior, tested, facts.multi_label, metrics),
-            "test_chose_the_epoch": self.split.optimistic and self.chooses,
-            "epochs": max(len(tried), 1),
-            "best_epoch": best.number if best else 1,
-            "best": best.figure if best else None,
-            "chosen": chosen,
-            "chosen_by": f"the {self.monitored} part" if best else "the order of the settings",
-            "layers": [],
-            "parameters": 0,  # none that is learned from labels by descent
-            "processes": 1,
-            "seconds": time.perf_counter() - started,
-            "warnings": [],
-        }
+        return self._scores(found)

@@ -17,34 +17,33 @@ from pprgnn.core.rounding import rounding_ignored
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
-from pprgnn.distributed.alike import check_alike
-from pprgnn.distributed.team import Team
+from pprgnn.distributed.team import Team, check_consistency
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.average import RunningAverage
 from pprgnn.training.batches import Batch
-from pprgnn.training.budget import plan_memory
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
-from pprgnn.training.checkpoint import put_down, take_up
+from pprgnn.training.checkpoint import load_state_dict, state_dict
 from pprgnn.training.config import Config
+from pprgnn.training.distributed import DistributedContext
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, evaluate, final_metrics, main_metrics
 from pprgnn.training.guard import (
-    Interruption,
     check_loss,
     collected_warnings,
+    divergence_error,
     largest_norm,
     smallest_eps,
-    stopped,
 )
 from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.listener import Listener, Silent
+from pprgnn.training.memory import plan_memory
 from pprgnn.training.metrics import Meter
 from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
 from pprgnn.training.objective import Objective, balanced_weights, pooled_loss
 from pprgnn.training.optimization import Schedule, make_optimizer
 from pprgnn.training.run import Run
+from pprgnn.training.signals import Interruption
 from pprgnn.training.thresholds import Rule, Threshold
-from pprgnn.training.together import Together
 from pprgnn.training.trivial import prior_logits, trivial_levels
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
@@ -123,7 +122,7 @@ class Training:
         masks = split.masks(dataset)
         if self.team.size > 1:
             facts = {"data": digest(dataset), "settings": config.to_toml(), "split": split.digest()}
-            check_alike(self.team, facts)
+            check_consistency(self.team, facts)
         # PAPER: without a validation part the test part chooses the epoch; the summary says so.
         self.monitored = "test" if split.optimistic else "val"
         self.chooses = settings.monitor != "last"
@@ -145,13 +144,13 @@ class Training:
         self.model.prior = prior_logits(dataset.labels()[masks["train"]], shape.num_classes)
         self.network = network.to(self.device)
 
-        with self.team.one_by_one():  # a large graph is prepared on disk
+        with self.team.main_first():  # a large graph is prepared on disk
             self.batches = self.model.batches(dataset)
-        self.together = Together(self.team, network, self.batches, settings.partition)
+        self.distributed = DistributedContext(self.team, network, self.batches, settings.partition)
         self.masks = {part: self.batches.own_labels(mask) for part, mask in masks.items()}
         self.size = settings.batch_size or (1 if self.batches.task == "node" else GRAPHS_PER_PASS)
         if self.size < self.batches.share[1]:
-            self.together.description += f"; a step has only {self.size}, so some are idle: raise batch_size"
+            self.distributed.description += f"; a step has only {self.size}, so some are idle: raise batch_size"
         self.train_graphs = self.batches.parts(self.masks["train"])
         self.steps_per_epoch = math.ceil(len(self.train_graphs) / self.size)
         if visible is not None:
@@ -189,11 +188,11 @@ class Training:
                 self._restore()
             progress = self.progress
             self.listener.started(self)
-            while self.team.everywhere(not interruption.wanted) and not self._done():
+            while self.team.all_true(not interruption.wanted) and not self._done():
                 started = time.perf_counter()
                 progress.epoch += 1
                 # Numbers that follow from the epoch: so no state must be kept.
-                self.together.start_epoch(settings.seed * 1_000_003 + progress.epoch)
+                self.distributed.start_epoch(settings.seed * 1_000_003 + progress.epoch)
                 seen = set(progress.warned)
                 try:
                     with collected_warnings(self.listener.warned, seen):
@@ -256,7 +255,7 @@ class Training:
     def _forward(self, batch: Batch, meter: Meter) -> tuple[Tensor, Tensor]:
         """The state of all nodes, and what the scored ones here add to the loss."""
         state = self._encode(batch)
-        self.together.rows_come(batch)
+        self.distributed.set_rows(batch)
         logits = head(self.network, batch, state)
         own, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
         check_loss(float(loss), self.progress.smallest_loss, self.network, self.schedule.lr)
@@ -264,20 +263,20 @@ class Training:
         return state, own
 
     def _encode(self, batch: Batch) -> Tensor:
-        self.together.rows_come()
+        self.distributed.set_rows()
         try:
             return self.network.encode(batch.x, batch.edges, batch.edge_weight)
         except NotFiniteError as error:
-            raise stopped(self.network, "A state is not finite", self.schedule.lr) from error
+            raise divergence_error(self.network, "A state is not finite", self.schedule.lr) from error
 
     def _backward(self, loss: Tensor) -> float:
         """Gradient, clipping, one move of the weights; returns the norm of the gradient."""
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        self.together.sum_gradients()
-        norm = self.together.clip_gradient(self.settings.clip)
+        self.distributed.sum_gradients()
+        norm = self.distributed.clip_gradient(self.settings.clip)
         if not math.isfinite(norm):
-            raise stopped(self.network, f"The gradient is {norm}", self.schedule.lr)
+            raise divergence_error(self.network, f"The gradient is {norm}", self.schedule.lr)
         self.optimizer.step()
         self.schedule.after_step()
         if self.average is not None:
@@ -346,7 +345,7 @@ class Training:
 
     def _checkpoint_in_time(self) -> None:
         pause = max(self.settings.checkpoint_seconds, self._checkpoint_cost / CHECKPOINT_SHARE)
-        if self.team.agreed(time.perf_counter() - self._last_checkpoint - pause) >= 0:
+        if self.team.broadcast_number(time.perf_counter() - self._last_checkpoint - pause) >= 0:
             self._checkpoint()
 
     def _rescued(self, error: TrainingError) -> TrainingError:
@@ -355,7 +354,7 @@ class Training:
             return error
         self.network.load_state_dict(self.best_weights)
         self.model.threshold = self.progress.best_threshold
-        weights = self.together.whole(self.network.state_dict())
+        weights = self.distributed.gather(self.network.state_dict())
         if self.run is None:
             return error
         self.model.save(self.run.model_path, weights)
@@ -365,7 +364,7 @@ class Training:
         """Write one, where there is a run; the others of a team give what they have."""
         started = time.perf_counter()
         if self.team.size > 1 or self.run is not None:
-            tensors, state = put_down(self)
+            tensors, state = state_dict(self)
         if self.run is not None:
             self.run.save_checkpoint(tensors, state)
         self._last_checkpoint = time.perf_counter()
@@ -374,8 +373,8 @@ class Training:
     def _restore(self) -> None:
         """Go on where the last checkpoint was made; without one, from the start."""
         saved = None if self.run is None else self.run.load_checkpoint()
-        if self.team.shared(saved is not None):
-            take_up(self, *(saved or ({}, {})))
+        if self.team.broadcast(saved is not None):
+            load_state_dict(self, *(saved or ({}, {})))
         if self.run is not None:
             self.run.rewind(self.progress.epoch - (self.progress.unscored is not None))
 
@@ -417,7 +416,7 @@ class Training:
             self.network.load_state_dict(self.best_weights)
             summary = self._summary(finished)
         summary["warnings"] = sorted(seen)
-        weights = self.together.put_together()
+        weights = self.distributed.gather_weights()
         if self.run is not None:
             self.model.save(self.run.model_path, weights)
             self.run.finish(summary)
@@ -448,7 +447,7 @@ class Training:
             "best_epoch": progress.best_epoch,
             "best": progress.best,
             "layers": layers,
-            "parameters": self.together.parameters,
+            "parameters": self.distributed.parameters,
             "processes": self.team.size,
             "seconds": progress.seconds,
         }

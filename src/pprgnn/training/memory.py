@@ -1,26 +1,30 @@
-"""How much memory there is, and how much training will need."""
+"""Whether a run fits into memory, and how: estimated before anything large is made."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pprgnn.training.cgroup import memory_limit, memory_room
+import torch
+from torch import Tensor
+
+from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.sparse_features import is_sparse, tensors_of
+from pprgnn.distributed.team import Team
+from pprgnn.nn.infinite_layer import InfiniteLayer
+from pprgnn.nn.layers import ppr_layers
+from pprgnn.training.build import Shape, build_network
+from pprgnn.training.config import Config
+from pprgnn.training.environment import MIB, available_memory, size_text
 from pprgnn.training.errors import TrainingError
-
-if TYPE_CHECKING:
-    import torch
-
-MEMINFO = Path("/proc/meminfo")
-GIB, MIB = 1 << 30, 1 << 20
 
 # The C library maps tensors from this size on one by one. Smaller ones share a heap, where states that come and go
 # leave holes: measured, 1.3 to 1.8 times the memory that is in use.
 MAPPED = 32 * MIB
 HOLES = 1.6
+
+UNKNOWN_MEMORY = 4 << 30  # bytes that we count on where the system does not tell
+SPARE = 4  # states that a solve needs beside those it keeps
 
 
 @dataclass(frozen=True)
@@ -126,45 +130,111 @@ def choose_checkpointing(keep: Estimate, checkpoint: Estimate, available: int | 
     )
 
 
-def available_memory(device: str | torch.device = "cpu") -> int | None:
-    """Bytes that can still be used on a device; ``None``: not known.
+# ---------------------------------------------------------------------------------------------------------- a run
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Whether states are computed again instead of kept, and what that should need."""
 
-    On the CPU, what the system could free for us or what the container's limit leaves, whichever is less.
-    """
-    if str(device).startswith("cuda"):
-        import torch
+    checkpoint: bool
+    needs: Estimate
+    available: int | None
 
-        return int(torch.cuda.mem_get_info(torch.device(device))[0])
-    return _least(_meminfo("MemAvailable") or _sysconf("SC_AVPHYS_PAGES"), memory_room())
-
-
-def total_memory() -> int | None:
-    """Bytes of the machine, or of the container if it has less; ``None``: not known."""
-    return _least(_meminfo("MemTotal") or _sysconf("SC_PHYS_PAGES"), memory_limit())
-
-
-def _least(*sizes: int | None) -> int | None:
-    return min((size for size in sizes if size is not None), default=None)
+    def describe(self) -> str:
+        """One line."""
+        how = ", states are computed again" if self.checkpoint else ""
+        room = "" if self.available is None else f" of {size_text(self.available)}"
+        return f"about {size_text(self.needs.total)}{room}{how}"
 
 
-def _meminfo(name: str) -> int | None:
-    try:
-        lines = MEMINFO.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    found = (line.split() for line in lines if line.startswith(f"{name}:"))
-    return next((int(words[1]) * 1024 for words in found), None)
+def plan_memory(
+    config: Config,
+    dataset: GraphDataset,
+    x: Tensor | None,
+    shape: Shape,
+    device: torch.device,
+    team: Team | None = None,
+) -> MemoryPlan:
+    """How a run fits into memory; refuses what cannot fit at all."""
+    team = team or Team.alone()
+    kept, repeated = (estimate(config, dataset, x, shape, repeat, team.size) for repeat in (False, True))
+    available, wanted = available_memory(device), config.training.memory
+    if config.training.states:
+        available = None  # the disk has what memory has not
+    if available is not None and device.type == "cpu":
+        available //= team.local_size
+    choose_checkpointing(
+        repeated if wanted == "checkpoint" else kept, kept if wanted == "keep" else repeated, available
+    )
+    checkpoint = wanted == "checkpoint" or choose_checkpointing(kept, repeated, available)
+    checkpoint = not team.all_true(not checkpoint)  # passes are made together
+    return MemoryPlan(checkpoint, repeated if checkpoint else kept, available)
 
 
-def _sysconf(name: str) -> int | None:
-    """Where there is no /proc; macOS knows the pages it has, but not how many are free."""
-    try:
-        pages, size = os.sysconf(name), os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
-    return pages * size if pages > 0 else None
+def estimate(
+    config: Config, dataset: GraphDataset, x: Tensor | None, shape: Shape, checkpoint: bool, processes: int = 1
+) -> Estimate:
+    """Peak memory of training with this config, of each process if there are several."""
+    with torch.device("meta"):  # shapes without numbers
+        network = build_network(config.model, shape)
+    parameters = sum(p.numel() for p in network.parameters())
+    layers = [(layer.in_channels or layer.out_channels, layer.out_channels) for _, layer in ppr_layers(network)]
+    sizes = sorted(dataset.graph_sizes, reverse=True)
+    graphs = config.training.batch_size or (1 if shape.task == "node" else 128)
+    nodes = sum(sizes[:graphs])
+    # Of a batch's edges we know no more than its share of the nodes, twice over to be safe.
+    all_edges = dataset._data.edge_index.size(1)
+    edges = min(all_edges, 2 * all_edges * nodes // max(sum(sizes), 1)) + nodes * config.model.self_loops
+    nodes, edges = -(-nodes // processes), -(-edges // processes)
+    if not layers:  # layers of PyG: a message per edge and a state or two per layer
+        width = config.model.hidden
+        wide = width if x is not None and is_sparse(x) else shape.in_channels  # no layer keeps a dense copy then
+        layers = [(wide, width)] * max(config.model.layers, 2)
+    extras = int(config.model.dropout > 0) + int(config.model.norm != "none") + int(config.model.residual)
+    return estimate_memory(
+        parameters=parameters,
+        layers=layers,
+        num_nodes=nodes,
+        num_edges=edges,
+        grad_terms=config.model.grad_terms or None,
+        checkpoint=checkpoint,
+        num_classes=shape.num_classes if shape.task == "node" else 0,
+        symmetric=not dataset.facts.directed,
+        held=0 if x is None else sum(each.nbytes for each in (tensors_of(x).values() if is_sparse(x) else [x])),
+        copies_between=extras,
+        smooth_input=any(layer.smooth_input for _, layer in ppr_layers(network)),
+    )
 
 
-def size_text(size: int) -> str:
-    """A number of bytes as people say it."""
-    return f"{size / GIB:.1f} GiB" if size >= GIB // 10 else f"{size / MIB:.1f} MiB"
+# ------------------------------------------------------------------------------------- all terms of a gradient
+def memory_budget(memory: int | None, device: torch.device) -> int:
+    """Bytes that states may take."""
+    if memory is not None:
+        return memory
+    available = available_memory(device)
+    return (UNKNOWN_MEMORY if available is None else available) // 2
+
+
+def plan_terms(
+    reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, budget: int
+) -> tuple[int | None, bool]:
+    """All terms if they fit, if need be with states computed twice; otherwise as many terms as fit."""
+    everything = max((depth for _, depth in reached), default=0) + 1
+    for terms in range(everything, 1, -1):
+        for checkpoint in (False, True):
+            if _needed(reached, num_nodes, terms, checkpoint) <= budget:
+                return (None if terms == everything else terms), checkpoint
+    return (None if everything == 1 else 1), False
+
+
+def _needed(reached: Sequence[tuple[InfiniteLayer, int]], num_nodes: int, terms: int, checkpoint: bool) -> int:
+    """Bytes of all states that are there at the same time."""
+    kept, largest = 0, dict[int, int]()
+    for layer, depth in reached:
+        size = num_nodes * layer.out_channels * layer.weights()[0].element_size()
+        states = (min(terms, depth) + SPARE) * size
+        if checkpoint:  # layers of one width use the same buffers, one after the other
+            kept += SPARE * size
+            largest[size] = max(largest.get(size, 0), states)
+        else:
+            kept += states
+    return kept + sum(largest.values())

@@ -203,7 +203,7 @@ class _Predictions:
         predicted = self._predict(oracle=False)
         right = predicted == self.true
         number = float((right.all(dim=1) if self.multi_label else right).sum())
-        number, rows = self.team.total(number, len(right))
+        number, rows = self.team.all_sum(number, len(right))
         return number / rows
 
     def micro_f1(self, oracle: bool = False) -> float:
@@ -223,9 +223,10 @@ class _Predictions:
         return self.macro_f1(oracle=True)
 
     def roc_auc(self) -> float:
-        logits, marks = self.team.rows(self.logits), self.team.rows(self.true)  # it is about pairs of rows
+        # It is about pairs of rows.
+        logits, marks = self.team.gather_rows(self.logits), self.team.gather_rows(self.true)
         mean = math.nan if logits is None or marks is None else self._mean_area(logits, marks)
-        return self.team.agreed(mean)
+        return self.team.broadcast_number(mean)
 
     def _mean_area(self, logits: Tensor, marks: Tensor) -> float:
         if self.multi_label:
@@ -256,7 +257,7 @@ class _Predictions:
                 size = self.logits.size(1)
                 hits = self.true[predicted == self.true]
                 counts = [torch.bincount(classes, minlength=size) for classes in (hits, self.true, predicted)]
-            self._counted[oracle] = list(zip(*self.team.sum(torch.stack(counts)).tolist(), strict=True))
+            self._counted[oracle] = list(zip(*self.team.all_reduce(torch.stack(counts)).tolist(), strict=True))
         return self._counted[oracle]
 
 

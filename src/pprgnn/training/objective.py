@@ -82,9 +82,9 @@ def pooled_loss(objective: Objective, logits: Tensor, y: Tensor, team: Team) -> 
     if team.size == 1:
         loss = objective(logits, y)
         return loss, loss.detach(), len(y)
-    rows = int(team.total(len(y))[0])
+    rows = int(team.all_sum(len(y))[0])
     own = objective(logits, y) * (len(y) / rows) if len(y) else logits.sum() * 0.0
-    return own, team.sum(own.detach().clone()), rows
+    return own, team.all_reduce(own.detach().clone()), rows
 
 
 def balanced_weights(y: Tensor, num_classes: int, multi_label: bool) -> Tensor:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,13 +113,13 @@ class Run:
     @property
     def environment(self) -> dict[str, Any]:
         """Machine, versions, and the command that started it."""
-        return _read_json(self.folder / ENVIRONMENT)
+        return read_json(self.folder / ENVIRONMENT)
 
     @property
     def summary(self) -> dict[str, Any] | None:
         """What came out, once it is there."""
         path = self.folder / SUMMARY
-        return _read_json(path) if path.is_file() else None
+        return read_json(path) if path.is_file() else None
 
     @property
     def finished(self) -> bool:
@@ -134,11 +135,8 @@ class Run:
     # -------------------------------------------------------------------------------------------------- progress
     def append(self, record: Mapping[str, Any]) -> None:
         """One line more."""
-        try:
-            with open(self.folder / METRICS, "a", encoding="utf-8") as file:
-                file.write(json.dumps(plain(record)) + "\n")
-        except OSError as error:
-            raise self._unwritable(METRICS, error) from error
+        with self._writing(METRICS) as path, open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(plain(record)) + "\n")
 
     def records(self) -> list[dict[str, Any]]:
         """The lines so far; one that a crash cut short is left out."""
@@ -167,16 +165,18 @@ class Run:
     def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """All that training needs to go on, in one file: it cannot contradict itself."""
         metadata = {"format": CHECKPOINT_FORMAT, "state": json.dumps(state)}
-        try:
-            write_tensors(self.folder / CHECKPOINT, tensors, metadata)
-        except OSError as error:
-            raise self._unwritable(CHECKPOINT, error) from error
+        with self._writing(CHECKPOINT) as path:
+            write_tensors(path, tensors, metadata)
 
-    def _unwritable(self, name: str, error: OSError) -> TrainingError:
-        return TrainingError(
-            f"{self.folder / name} cannot be written ({error.strerror or error}); make room, then continue with "
-            f"`pprgnn train --resume {self.folder}`."
-        )
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[Path]:
+        try:
+            yield self.folder / name
+        except OSError as error:
+            raise TrainingError(
+                f"{self.folder / name} cannot be written ({error.strerror or error}); make room, then continue "
+                f"with `pprgnn train --resume {self.folder}`."
+            ) from error
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """What :meth:`save_checkpoint` wrote last; None: nothing yet."""
@@ -199,10 +199,8 @@ class Run:
         facts = self.environment
         repeat = f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER"
         text = json.dumps(plain({**summary, "command": facts.get("command", ""), "repeat": repeat}), indent=1)
-        try:
-            write_text(self.folder / SUMMARY, text)
-        except OSError as error:
-            raise self._unwritable(SUMMARY, error) from error
+        with self._writing(SUMMARY) as path:
+            write_text(path, text)
 
     def extend(self, changes: Sequence[str]) -> None:
         """More epochs, or more patience, from now on; whatever else is changed is refused."""
@@ -235,11 +233,21 @@ class Run:
         raise TrainingError(f"The run in {self.folder} is finished and {problem}.")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def check_unused(folder: Path, *names: str) -> None:
+    """Raise if there are several runs in a folder already, which one of these files tells."""
+    if any((folder / name).exists() for name in names):
+        raise TrainingError(
+            f"{folder} already holds runs; continue with `pprgnn train --resume {folder}`, or choose another "
+            f"folder with -o."
+        )
+
+
+def read_json(path: Path, what: str = "run") -> dict[str, Any]:
+    """A table in a file of a run, or of something else."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read ({error}); the run is damaged.") from error
+        raise DataError(f"{path} cannot be read ({error}); the {what} is damaged.") from error
     if not isinstance(values, dict):
-        raise DataError(f"{path} must hold a table, but holds {type(values).__name__}; the run is damaged.")
+        raise DataError(f"{path} must hold a table, but holds {type(values).__name__}; the {what} is damaged.")
     return values

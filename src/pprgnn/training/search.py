@@ -9,12 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pprgnn.training.config import Config, resolve, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import parse, toml, tomllib
 from pprgnn.training.systems import find_system
+
+if TYPE_CHECKING:
+    from optuna import Trial
 
 SIGNIFICANT = 3  # digits of a suggested number; more would only look exact
 FIXED = ("training.metric", "training.monitor", "training.seed")
@@ -42,6 +45,16 @@ class Range:
         """The suggested number with few digits, still inside."""
         return value if self.whole else min(max(float(f"{value:.{SIGNIFICANT}g}"), self.low), self.high)
 
+    def suggest(self, trial: Trial, key: str) -> float:
+        """What optuna suggests for a setting."""
+        if self.whole:
+            return trial.suggest_int(key, int(self.low), int(self.high), log=self.log)
+        return self.rounded(trial.suggest_float(key, self.low, self.high, log=self.log))
+
+    def stored(self, value: Any) -> Any:
+        """A value as optuna stores it."""
+        return value
+
     def __str__(self) -> str:
         return f"{self.low}..{self.high}{':log' if self.log else ''}"
 
@@ -55,6 +68,14 @@ class Choice:
     def holds(self, value: Any) -> bool:
         """Whether this value may be suggested."""
         return value in self.values
+
+    def suggest(self, trial: Trial, key: str) -> Any:
+        """What optuna suggests for a setting."""
+        return parse(trial.suggest_categorical(key, list(map(toml, self.values))))
+
+    def stored(self, value: Any) -> str:
+        """A value as optuna stores it: written as in TOML, since it takes no lists."""
+        return toml(value)
 
     def __str__(self) -> str:
         return ",".join(map(toml, self.values))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,12 @@ from pprgnn.data.whole_file import write_text
 from pprgnn.data.wording import counted
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run
+from pprgnn.training.listener import Listener, stopping
+from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, read_json
 from pprgnn.training.workers import StoppedError, Workers, at_work
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
-    from pprgnn.training.listener import Listener
 
 STUDY = "study.json"
 ALL = -1
@@ -34,21 +34,16 @@ def is_study(folder: Path | str) -> bool:
     return (Path(folder) / STUDY).is_file()
 
 
+@dataclass
 class Study:
     """Runs over ``folds`` and ``seeds`` in one folder."""
 
-    def __init__(
-        self,
-        folder: Path,
-        config: Config,
-        folds: Sequence[int],
-        seeds: Sequence[int],
-        workers: Workers,
-        ensemble: bool = False,
-    ) -> None:
-        self.folder, self.config = folder, config
-        self.folds, self.seeds, self.workers = folds, seeds, workers
-        self.ensemble = ensemble
+    folder: Path
+    config: Config
+    folds: Sequence[int]
+    seeds: Sequence[int]
+    workers: Workers
+    ensemble: bool = False
 
     @classmethod
     def create(
@@ -80,11 +75,7 @@ class Study:
         from pprgnn.training.train import load_data
 
         folder = Path(folder)
-        if (folder / CONFIG).exists():
-            raise TrainingError(
-                f"{folder} already holds runs; continue with `pprgnn train --resume {folder}`, or choose another "
-                f"folder with -o."
-            )
+        check_unused(folder, CONFIG)
         data = config.data
         own, dataset = dataset is not None, load_data(config) if dataset is None else dataset
         splits = dataset.splits(data.protocol, data.split_seed, **data.split)
@@ -110,7 +101,7 @@ class Study:
     def open(cls, folder: Path | str, workers: Workers | None = None) -> Study:
         """An existing study; with ``workers``, others than it was made with."""
         folder = Path(folder)
-        facts = json.loads((folder / STUDY).read_text(encoding="utf-8"))
+        facts = read_json(folder / STUDY, "study")
         made_with = facts["workers"]
         made_with = Workers(made_with) if isinstance(made_with, int) else Workers(**made_with)
         config = Run.open(folder.absolute()).config  # workers elsewhere were started in other folders
@@ -129,11 +120,8 @@ class Study:
         missing = [(name, config) for name, config in self.members() if not self._finished(name)]
         if self.workers.is_this_process:
             for number, (name, config) in enumerate(missing, start=1):
-                listener = listeners(f"{name} ({number}/{len(missing)})")
-                try:
+                with stopping(listeners(f"{name} ({number}/{len(missing)})")) as listener:
                     summary = _one(config, self.folder / name, listener)
-                finally:
-                    getattr(listener, "stop", lambda: None)()
                 if not summary["finished"]:
                     break
         else:
@@ -141,13 +129,12 @@ class Study:
         return self._summary()
 
     def _run_parallel(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
-        """A line as each run ends; with Ctrl-C, those that run are saved."""
-        listener = listeners(counted(len(missing), "run"))
-        tell = (lambda text: None) if listener is None else listener.note
+        """A line as each run ends; with Ctrl-C those that run are saved."""
         folder = self.folder.absolute()
         jobs = [(config, folder / name) for name, config in missing]
         go_on = f"`pprgnn train --resume {self.folder}` goes on"
-        try:
+        with stopping(listeners(counted(len(missing), "run"))) as listener, suppress(StoppedError):
+            tell = (lambda text: None) if listener is None else listener.note
             with (
                 at_work(self.workers, go_on=go_on, announce=tell) as at_once,
                 closing(at_once(_job, jobs)) as done,
@@ -156,10 +143,6 @@ class Study:
                     metric, scores = summary["metric"], summary["scores"]
                     shown = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in scores.items())
                     tell(f"{name} ({number}/{len(jobs)}): {metric} {shown}")
-        except StoppedError:
-            pass  # the summary says that it is not finished
-        finally:
-            getattr(listener, "stop", lambda: None)()
 
     def _finished(self, name: str) -> bool:
         folder = self.folder / name
@@ -170,12 +153,12 @@ class Study:
         for name, _ in self.members():
             path = self.folder / name / SUMMARY
             if path.is_file():
-                runs.append({"run": name} | json.loads(path.read_text(encoding="utf-8")))
+                runs.append({"run": name} | read_json(path))
         finished = [each for each in runs if each["finished"]]
         if not finished:  # stopped in the first one
             return {"finished": False, "runs": [], "mean": {}, "std": {}, "metric": "", "folder": str(self.folder)}
         mean, std = _statistics([each["scores"] for each in finished])
-        trivial = [each.get("trivial") for each in finished]  # older runs have none
+        trivial = [each.get("trivial") or {} for each in finished]  # older runs have none
         keys = ("run", "fold", "seed", "scores", "best_epoch", "epochs", "seconds", "test_chose_the_epoch")
         summary = {
             "finished": len(finished) == len(self.folds) * len(self.seeds),
@@ -197,7 +180,7 @@ class Study:
 
     def _ensembles(self) -> Iterator[dict[str, dict[str, float]]]:
         """For each split, the scores of the mean probability over the seeds."""
-        from pprgnn.training.evaluation import score_together
+        from pprgnn.training.evaluation import ensemble_scores
         from pprgnn.training.model import Model
         from pprgnn.training.train import load_data
 
@@ -205,7 +188,7 @@ class Study:
         for fold in self.folds:
             folders = [self.folder / f"fold-{fold}-seed-{seed}" for seed in self.seeds]
             masks = Run.open(folders[0]).split.masks(dataset)
-            yield score_together([Model.load(folder) for folder in folders], dataset, masks)
+            yield ensemble_scores([Model.load(folder) for folder in folders], dataset, masks)
 
 
 def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, Any]:

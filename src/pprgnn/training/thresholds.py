@@ -144,7 +144,7 @@ def best_cut(scores: Tensor, true: Tensor, team: Team) -> float | None:
     f1 = 2 * found[start:end].double() / (predicted + total)
     cut = cuts[end - 1 - int(f1.flip(0).argmax())]
     lower = scores[scores < cut]
-    below = cut.new_tensor(team.largest(float(lower.max()) if len(lower) else -math.inf))
+    below = cut.new_tensor(team.all_max(float(lower.max()) if len(lower) else -math.inf))
     # In the precision of the scores, where halfway may be one of the two.
     highest = torch.nextafter(cut, cut.new_tensor(-math.inf))
     halfway = below + (cut - below) / 2
@@ -153,8 +153,8 @@ def best_cut(scores: Tensor, true: Tensor, team: Team) -> float | None:
 
 def _true_scores(scores: Tensor, true: Tensor, team: Team) -> tuple[Tensor, Tensor]:
     """The scores of all processes where something is true, each once and rising; how many are at least so high."""
-    whole = team.rows(scores[true])
-    [(_, whole)] = team.shared_tensors({} if whole is None else {"scores": whole})
+    whole = team.gather_rows(scores[true])
+    [(_, whole)] = team.broadcast_tensors({} if whole is None else {"scores": whole})
     cuts, times = torch.unique(whole.to(scores.device), return_counts=True)
     return cuts, times.flip(0).cumsum(0).flip(0)
 
@@ -165,4 +165,4 @@ def _count(scores: Tensor, cuts: Tensor, team: Team) -> Tensor:
     for block in torch.split(scores, BLOCK):
         places = torch.bucketize(block.contiguous(), cuts, right=True, out_int32=True)
         counts += torch.bincount(places, minlength=len(counts))
-    return team.sum(counts[1:].flip(0).cumsum(0).flip(0).contiguous())
+    return team.all_reduce(counts[1:].flip(0).cumsum(0).flip(0).contiguous())

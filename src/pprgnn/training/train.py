@@ -14,6 +14,7 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.grid_fit import GridTraining
 from pprgnn.training.kernel_fit import KernelTraining
 from pprgnn.training.label_fit import LabelTraining
 from pprgnn.training.listener import Listener
@@ -74,12 +75,12 @@ def train(
             run and returns the whole model.
     """
     own, team = dataset, team or Team.alone()
-    with team.one_by_one():
+    with team.main_first():
         dataset = load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset) if split is None else split
     config, run = settle(config, dataset, [split]), None
     training = _training(config, dataset, split, listener=listener, team=team)  # refuses before there is a folder
-    if folder is not None and team.leads:
+    if folder is not None and team.is_main:
         run = training.run = Run.create(folder, config, split, own=own, command=command)
     summary = training.fit()
     return Trained(training.model, summary, run)
@@ -112,20 +113,18 @@ def resume(
         raise TrainingError(
             f"The run in {folder} is finished, so there is nothing to continue; more epochs take --set epochs=N."
         )
-    with team.one_by_one():
-        if changes and team.leads:
+    with team.main_first():
+        if changes and team.is_main:
             run.extend(changes)
         config = run.config
         dataset = load_data(config)
-    kept = run if team.leads else None
+    kept = run if team.is_main else None
     training = _training(config, dataset, run.split, run=kept, listener=listener, team=team)
     summary = training.fit(resume=True)
     return Trained(training.model, summary, kept)
 
 
-def _training(
-    config: Config, dataset: GraphDataset, split: Split, **options: Any
-) -> Training | KernelTraining | LabelTraining:
+def _training(config: Config, dataset: GraphDataset, split: Split, **options: Any) -> Training | GridTraining:
     system = find_system(config.model.system)
     if system.kind not in ("kernel", "labels"):
         return Training(config, dataset, split, **options)

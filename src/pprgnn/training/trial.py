@@ -1,25 +1,29 @@
-"""One trial of a tuning: a training that ends early when it is hopeless. Workers do it, or this process."""
+"""One trial of a tuning: a training that ends early when it is hopeless. Workers do it, or this process.
+
+Below it, the study of all trials in optuna's journal, a file with a line per event.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
+from pprgnn.data.whole_file import drop_torn_line
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.journal import judged_trial
+from pprgnn.training.listener import Listener
 from pprgnn.training.loop import Record, Training
 from pprgnn.training.train import load_data
-from pprgnn.training.tuning_listener import Quiet, TuningListener
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.trial import FrozenTrial
 
 REPORTS = 10  # of one trial: at so many points may it be cut short
@@ -38,17 +42,12 @@ class TrialJob:
     seconds: float  # that it has
 
 
-def direction_of(figure: str) -> str:
-    """Whether less of it is better."""
-    return "minimize" if figure == "loss" else "maximize"
-
-
 def run_trial(
-    job: TrialJob, dataset: GraphDataset | None = None, listener: TuningListener | None = None
+    job: TrialJob, dataset: GraphDataset | None = None, listener: Listener | None = None
 ) -> dict[str, Any] | None:
     """One training and what is kept of it, nothing of the test part; ``None``: it was stopped."""
-    started = time.perf_counter()
-    judge = _Judge(job, listener or Quiet())
+    optuna, started = load_optuna(), time.perf_counter()
+    judge = _Judge(job, listener or Listener())
     try:
         dataset = load_data(job.config) if dataset is None else dataset
         summary = Training(job.config, dataset, job.split, listener=judge).fit()
@@ -57,9 +56,9 @@ def run_trial(
         scores = summary["scores"]["val"]
         outcome = {"state": "complete", "value": scores[job.figure], "val": scores}
         outcome |= {key: summary[key] for key in ("epochs", "best_epoch", "parameters", "warnings")}
-    except _HopelessError:
+    except optuna.TrialPruned:
         outcome = {"state": "pruned", "value": judge.best, "epochs": judge.epochs}
-    except _OutOfTimeError:
+    except OutOfTimeError:
         outcome = {"state": "out of time"}
     except (TrainingError, MemoryError, torch.cuda.OutOfMemoryError) as error:
         # For the sampler the worst there is; other errors are not the fault of the settings.
@@ -68,51 +67,88 @@ def run_trial(
     return outcome | facts
 
 
-class _Judge:
+class _Judge(Listener):
     """Follows a training, and ends it when it is hopeless or out of time."""
 
-    def __init__(self, job: TrialJob, listener: TuningListener) -> None:
-        epochs = job.config.training.epochs
+    def __init__(self, job: TrialJob, listener: Listener) -> None:
+        optuna, epochs = load_optuna(), job.config.training.epochs
         self.job, self.listener = job, listener
-        self.trial = judged_trial(job.complete, direction_of(job.figure), int(WARMUP * epochs))
+        # A trial beside those that it is measured by, in memory: workers need no way to the journal.
+        pruner = optuna.pruners.MedianPruner(n_warmup_steps=int(WARMUP * epochs))
+        study = optuna.create_study(direction=direction_of(job.figure), pruner=pruner)
+        study.add_trials(job.complete)
+        self.trial = study.ask()
         self.interval = math.ceil(epochs / REPORTS)
         self.deadline = time.monotonic() + job.seconds
         self.epochs, self.best, self.reports = 0, math.nan, dict[int, float]()
-        self.training: Training | None = None
 
     def started(self, training: Training) -> None:
-        """Remember it, for the listener."""
-        self.training = training
+        """Pass it on."""
+        self.listener.started(training)
 
     def epoch(self, record: Record) -> None:
         """Note the best so far now and then; raise to end the training."""
-        assert self.training is not None
-        self.listener.epoch(self.job.number, record, self.training)
+        self.listener.epoch(record)
         self.epochs = record.epoch
         if time.monotonic() >= self.deadline:
-            raise _OutOfTimeError
+            raise OutOfTimeError
         if record.best is None or record.epoch % self.interval:
             return
         self.best = -record.best if self.job.figure == "loss" else record.best
         self.reports[record.epoch] = self.best
         self.trial.report(self.best, record.epoch)
         if self.trial.should_prune():
-            raise _HopelessError
-
-    def warned(self, text: str) -> None:
-        """Nothing: the trial's line in tune.json has its warnings."""
+            raise load_optuna().TrialPruned
 
     def note(self, text: str) -> None:
-        """Pass it on."""
+        """Pass it on; warnings are in the trial's line of tune.json."""
         self.listener.note(text)
 
-    def finished(self, summary: Mapping[str, Any]) -> None:
-        """Nothing: the trial goes on to be told."""
 
-
-class _HopelessError(Exception):
-    """Half of the others were better by then."""
-
-
-class _OutOfTimeError(Exception):
+class OutOfTimeError(Exception):
     """The time limit is reached."""
+
+
+# -------------------------------------------------------------------------------------------------------- optuna
+def load_optuna() -> Any:
+    """The library, or one sentence on how to get it."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise TrainingError("Tuning needs optuna; install it with `pip install 'pprgnn[tune]'`.") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def direction_of(figure: str) -> str:
+    """Whether less of it is better."""
+    return "minimize" if figure == "loss" else "maximize"
+
+
+def open_study(path: Path, direction: str) -> Study:
+    """The study in this file, new or old; what a killed process left running is given up."""
+    optuna = load_optuna()
+    drop_torn_line(path)
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
+    study: Study = optuna.create_study(
+        storage=storage, study_name="pprgnn", direction=direction, load_if_exists=True
+    )
+    for each in trials_of(study, "RUNNING"):
+        study.tell(each.number, state=optuna.trial.TrialState.FAIL)
+    return study
+
+
+def trials_of(study: Study, *states: str) -> list[FrozenTrial]:
+    """The trials in these states, in their order."""
+    known = load_optuna().trial.TrialState
+    return study.get_trials(deepcopy=False, states=tuple(known[state] for state in states))
+
+
+def importance(study: Study, enough: int) -> dict[str, float] | None:
+    """How much each setting decides whether a trial is a good one; None: too few trials to say."""
+    complete, optuna = trials_of(study, "COMPLETE"), load_optuna()
+    if len(complete) < enough or len({each.value for each in complete}) == 1:
+        return None
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()  # the one that needs no further package
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return {key: float(value) for key, value in found.items()}

@@ -25,9 +25,11 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing, nullcontext
-from dataclasses import asdict
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,26 +43,25 @@ from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
-from pprgnn.training.journal import (
-    complete_trials,
+from pprgnn.training.listener import Listener
+from pprgnn.training.run import CONFIG, DATA, SPLIT, read_json
+from pprgnn.training.search import Space, as_text, default_space, search_space
+from pprgnn.training.signals import undisturbed
+from pprgnn.training.train import choose_split, load_data
+from pprgnn.training.trial import (
+    OutOfTimeError,
+    TrialJob,
+    direction_of,
     importance,
     load_optuna,
     open_study,
-    sampler,
-    suggest,
-    suggestion,
-    undisturbed,
+    run_trial,
+    trials_of,
 )
-from pprgnn.training.run import CONFIG, DATA, SPLIT
-from pprgnn.training.search import Space, as_text, default_space, search_space
-from pprgnn.training.train import choose_split, load_data
-from pprgnn.training.trial import TrialJob, direction_of, run_trial
-from pprgnn.training.tuning_listener import Quiet, TuningListener
 from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
 
 if TYPE_CHECKING:
     from optuna import Trial
-    from optuna.trial import FrozenTrial
 
 BASE, SEARCH, JOURNAL, RESULT, BEST = "base.toml", "search.json", "trials.log", "tune.json", "best.toml"
 PATIENCE = 3  # trials that fail before one succeeds: then it is not the settings
@@ -76,7 +77,7 @@ def tune(
     search: Mapping[str, Any] | None = None,
     timeout: float | None = None,
     workers: Workers | None = None,
-    listener: TuningListener | None = None,
+    listener: Listener | None = None,
     command: str = "",
 ) -> dict[str, Any]:
     """Search for good settings; returns what is in tune.json.
@@ -120,7 +121,7 @@ def tune(
         raise TrainingError(
             f"The folder {folder} cannot be written ({reason}); choose another with -o."
         ) from error
-    return Tuning(folder, config, space, trials, dataset, split, workers, listener).run(timeout)
+    return Tuning(folder, config, space, trials, dataset, split, workers, listener or Listener()).run(timeout)
 
 
 def resume_tuning(
@@ -129,19 +130,18 @@ def resume_tuning(
     trials: int | None = None,
     timeout: float | None = None,
     workers: Workers | None = None,
-    listener: TuningListener | None = None,
+    listener: Listener | None = None,
 ) -> dict[str, Any]:
     """Go on with a tuning, as it was begun or up to another number of ``trials``, with other ``workers``."""
     load_optuna()
     folder = Path(folder)
     if not (folder / BASE).is_file():
         raise TrainingError(f"{folder} must be the folder of a tuning, but has no {BASE}; check the path.")
-    config = Config.from_toml(folder / BASE)
+    config, facts = Config.from_toml(folder / BASE), read_json(folder / SEARCH, "tuning")
     try:
-        facts = json.loads((folder / SEARCH).read_text(encoding="utf-8"))
         wanted, search = facts["trials"], facts["search"]
         workers = workers or Workers(**facts.get("workers", {}))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise DataError(f"{folder / SEARCH} cannot be read ({error}); the tuning is damaged.") from error
     if trials is not None:
         _check_trials(trials)
@@ -151,28 +151,28 @@ def resume_tuning(
         config = config.with_values({"data.name": str(folder / DATA), "data.options": {}})
     split = Split.load(folder / SPLIT)
     space = search_space(search, config)
-    return Tuning(folder, config, space, wanted, load_data(config), split, workers, listener).run(timeout)
+    dataset, listener = load_data(config), listener or Listener()
+    return Tuning(folder, config, space, wanted, dataset, split, workers, listener).run(timeout)
 
 
+@dataclass
 class Tuning:
-    """A search in its folder."""
+    """A search in its folder; ``trials`` is how many there will be."""
 
-    def __init__(
-        self,
-        folder: Path,
-        config: Config,
-        space: Space,
-        trials: int,
-        dataset: GraphDataset,
-        split: Split,
-        workers: Workers,
-        listener: TuningListener | None = None,
-    ) -> None:
-        self.folder, self.config, self.space, self.trials = folder, config, space, trials
-        self.dataset, self.split, self.workers, self.listener = dataset, split, workers, listener or Quiet()
-        self.metric = main_metrics(config, dataset.facts)[0]
-        self.figure = "loss" if config.training.monitor == "loss" else self.metric  # what is compared
-        self.study = open_study(folder / JOURNAL, direction_of(self.figure))
+    folder: Path
+    config: Config
+    space: Space
+    trials: int
+    dataset: GraphDataset
+    split: Split
+    workers: Workers
+    listener: Listener
+
+    def __post_init__(self) -> None:
+        settings, facts = self.config.training, self.dataset.facts
+        # What is compared.
+        self.figure = "loss" if settings.monitor == "loss" else main_metrics(self.config, facts)[0]
+        self.study = open_study(self.folder / JOURNAL, direction_of(self.figure))
         self.deadline = math.inf
 
     # ------------------------------------------------------------------------------------------------ the search
@@ -180,21 +180,17 @@ class Tuning:
         """All trials that are missing; then the summary."""
         if timeout is not None:
             self.deadline = time.monotonic() + timeout
-        self.listener.started(self)
+        self.listener.tuning_started(self)
         stopped = None
         go_on = f"`pprgnn tune --resume {self.folder}`"
-        here = self.workers.is_this_process or not self._missing()
+        workers = self.workers if self._missing() else Workers()  # none are started for nothing
         try:
-            with (
-                nullcontext(self._here)
-                if here
-                else at_work(self.workers, go_on=f"{go_on} goes on", announce=self.listener.note)
-            ) as at_once:
+            with at_work(workers, go_on=f"{go_on} goes on", announce=self.listener.note) as at_once:
                 while numbers := self._missing():
                     if time.monotonic() >= self.deadline:
-                        raise _OutOfTimeError
+                        raise OutOfTimeError
                     self._round(numbers[: self.workers.jobs], at_once)
-        except _OutOfTimeError:
+        except OutOfTimeError:
             stopped = "time"
         except StoppedError:
             stopped = "Ctrl-C"
@@ -204,23 +200,17 @@ class Tuning:
         self._write(summary)
         return summary
 
-    def _here(self, run: Callable[..., Any], jobs: Iterable[TrialJob]) -> Generator[dict[str, Any]]:
-        """As workers do it, but in this process, and the listener sees every epoch."""
-        for job in jobs:
-            outcome = run(job, self.dataset, self.listener)
-            if outcome is None:
-                raise StoppedError
-            yield outcome
-
     def _round(self, numbers: Sequence[int], at_once: AtOnce) -> None:
         """Suggest, train, and tell the journal as results arrive; a trial that is stopped does not count."""
-        states = load_optuna().trial.TrialState
         asked: dict[int, tuple[Trial, dict[str, Any]]] = {}
         try:
             for number in numbers:
                 asked[number] = self._ask(number)
             jobs = [self._job(number, settings) for number, (_, settings) in asked.items()]
-            with closing(at_once(run_trial, jobs)) as outcomes:
+            run: Callable[..., Any] = run_trial
+            if self.workers.is_this_process:  # then the data are here, and the listener sees every epoch
+                run = partial(run_trial, dataset=self.dataset, listener=self.listener)
+            with closing(at_once(run, jobs)) as outcomes:
                 for outcome in outcomes:
                     if outcome["state"] == "out of time":
                         self.deadline = -math.inf  # the others have their ends on their own
@@ -229,18 +219,23 @@ class Tuning:
         finally:
             with undisturbed():
                 for trial, _ in asked.values():
-                    self.study.tell(trial, state=states.FAIL)
+                    self.study.tell(trial, state=load_optuna().trial.TrialState.FAIL)
 
     def _ask(self, number: int) -> tuple[Trial, dict[str, Any]]:
         """A trial of the journal, and its settings."""
-        waiting = load_optuna().trial.TrialState.WAITING
         seed = (self.config.training.seed * 1_000_003 + number) % 2**32
-        self.study.sampler = sampler(seed, beside_others=self.workers.jobs > 1)
-        if number == 1 and not self.study.get_trials(deepcopy=False, states=(waiting,)):
-            self.study.enqueue_trial(self._own_values())  # the recipe is the first guess
+        optuna = load_optuna()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # optuna 4: of constant_liar
+            # Beside other trials it keeps away from where they are.
+            self.study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=self.workers.jobs > 1)
+        if number == 1 and not trials_of(self.study, "WAITING"):
+            mine = {key: (wanted, self.config.value(key)) for key, wanted in self.space.items()}
+            first = {key: wanted.stored(value) for key, (wanted, value) in mine.items() if wanted.holds(value)}
+            self.study.enqueue_trial(first)  # the recipe is the first guess
         trial = self.study.ask()
-        settings = {key: suggest(trial, key, wanted) for key, wanted in self.space.items()}
-        self.listener.trial(number, settings)
+        settings = {key: wanted.suggest(trial, key) for key, wanted in self.space.items()}
+        self.listener.trial_started(number, settings)
         return trial, settings
 
     def _job(self, number: int, settings: Mapping[str, Any]) -> TrialJob:
@@ -251,7 +246,7 @@ class Tuning:
             if own.is_file():
                 config = config.with_values({"data.name": str(own), "data.options": {}})
         left = self.deadline - time.monotonic()
-        return TrialJob(number, config, self.split, self.figure, complete_trials(self.study), left)
+        return TrialJob(number, config, self.split, self.figure, trials_of(self.study, "COMPLETE"), left)
 
     def _tell(self, trial: Trial, settings: Mapping[str, Any], outcome: dict[str, Any]) -> None:
         """Keep how a trial went."""
@@ -263,18 +258,9 @@ class Tuning:
             trial.set_user_attr("outcome", outcome | {"settings": _plain(settings)})
             value, state = (outcome["value"], states.COMPLETE) if complete else (None, states.PRUNED)
             self.study.tell(trial, value, state=state)
-        self.listener.ended(next(each for each in self.entries() if each["trial"] == outcome["trial"]))
+        self.listener.trial_finished(next(each for each in self.entries() if each["trial"] == outcome["trial"]))
         self._check_failures()
         self._write(self._summary())
-
-    def _own_values(self) -> dict[str, Any]:
-        """What the config itself has, as far as it is searched."""
-        values = {}
-        for key, wanted in self.space.items():
-            value = self.config.value(key)
-            if wanted.holds(value):
-                values[key] = suggestion(wanted, value)
-        return values
 
     def _check_failures(self) -> None:
         """Nothing but failures: then it is not the settings."""
@@ -284,13 +270,9 @@ class Tuning:
             raise TrainingError(f"All {all_of_them} failed, the last one so: {entries[-1]['error']}")
 
     # -------------------------------------------------------------------------------------------------- the end
-    def _counted(self) -> list[FrozenTrial]:
-        states = load_optuna().trial.TrialState
-        return self.study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
-
     def entries(self) -> list[dict[str, Any]]:
         """All trials that count, in their order."""
-        outcomes = [each.user_attrs["outcome"] for each in self._counted()]
+        outcomes = [each.user_attrs["outcome"] for each in trials_of(self.study, "COMPLETE", "PRUNED")]
         entries = [{"trial": i, **each} for i, each in enumerate(outcomes, start=1)]  # or its own number
         return sorted(entries, key=lambda each: each["trial"])
 
@@ -334,10 +316,6 @@ def ranked(entries: list[dict[str, Any]], figure: str) -> list[dict[str, Any]]:
     complete = [each for each in entries if each["state"] == "complete"]
     sign = 1 if figure == "loss" else -1
     return sorted(complete, key=lambda each: (sign * each["value"], each["val"]["loss"], each["trial"]))
-
-
-class _OutOfTimeError(Exception):
-    """The time limit is reached."""
 
 
 # ------------------------------------------------------------------------------------------------------- checks

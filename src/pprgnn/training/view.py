@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pprgnn.data.wording import counted, noun
+from pprgnn.training.listener import Listener
 from pprgnn.training.terminal import is_terminal, paragraph, styled, width
 
 if TYPE_CHECKING:
@@ -18,61 +19,108 @@ if TYPE_CHECKING:
 
     from pprgnn.training.loop import Record, Training
 
-PAUSE = 5.0  # seconds between two plain lines
+MOMENT, PAUSE = 0.1, 5.0  # seconds: between two moves of a line, and between two lines
 
 
-def view(label: str = "") -> LiveLine | PlainLines:
-    """The view for where the output goes."""
-    return LiveLine(label) if is_terminal() else PlainLines(label)
+class Lines(Listener):
+    """Says lines; on a terminal there can be one below them that moves."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        self._moved = -PAUSE
+
+    @property
+    def moving(self) -> bool:
+        """Whether there is a line that moves."""
+        return self._live is not None
+
+    def start_line(self) -> None:
+        """Begin the line that moves, if somebody looks."""
+        if is_terminal():
+            from rich.live import Live
+
+            self._live = Live(auto_refresh=False, transient=True)
+            self._live.start()
+
+    def is_due(self) -> bool:
+        """Whether the last time it was so is long enough ago: for a line that moves, a moment."""
+        now = time.monotonic()
+        due = now - self._moved >= (MOMENT if self.moving else PAUSE)
+        if due:
+            self._moved = now
+        return due
+
+    def move(self, cells: Sequence[str]) -> None:
+        """Move the line to these cells, as far as there is room for them."""
+        if self._live is not None:
+            from rich.text import Text
+
+            self._live.update(Text(fitting(cells, (width() or 80) - 1)), refresh=True)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            typer.echo(text)
+            sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Tell at once, unless it is Ctrl-C in the middle of another line: Python does not let lines mix."""
+        with contextlib.suppress(RuntimeError):
+            self.say(text)
+
+    def stop(self) -> None:
+        """End the line that moves, whatever happened."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
 
-class PlainLines:
-    """A line at the first epoch, at new bests now and then, and at the end: for logs."""
+class EpochLines(Lines):
+    """How a training goes: a line that moves, or one now and then for logs; and one at the end that stays."""
 
     def __init__(self, label: str = "") -> None:
+        super().__init__()
         self.label = label
         self.training: Training | None = None
-        self._last = -PAUSE
         self._recent: list[float] = []
         self._record: Record | None = None
-        self._shown = 0
+        self._said = 0  # the epoch that was told last
 
     def started(self, training: Training) -> None:
         """Tell what is about to happen."""
         self.training = training
         for line in describe(training):
-            self._say(line)
+            self.say(line)
+        self.start_line()
 
     def epoch(self, record: Record) -> None:
-        """Tell how the epoch went, unless the last line is just a moment ago."""
+        """Tell how the epoch went, unless the last time is just a moment ago."""
         self._record = record
         self._recent = [*self._recent[-9:], record.seconds]
-        now = time.monotonic()
-        if now - self._last >= PAUSE:
-            self._last = now
-            self._show(record)
+        if not self.is_due():
+            return
+        if self.moving:
+            assert self.training is not None
+            bar = _bar(record.epoch, self.training.settings.epochs)
+            self.move([self.label + bar, *self.cells(record)])
+        else:
+            self._say_record(record)
 
     def warned(self, text: str) -> None:
         """Tell at once."""
-        self._say(f"Warning: {text}")
-
-    def note(self, text: str) -> None:
-        """Tell at once, unless it is Ctrl-C in the middle of another line: Python does not let lines mix."""
-        with contextlib.suppress(RuntimeError):
-            self._say(text)
+        self.say(f"Warning: {text}")
 
     def finished(self, summary: Mapping[str, Any]) -> None:
         """The last epoch, if it was not told yet."""
-        if self._record is not None and self._record.epoch != self._shown:
-            self._show(self._record)
+        self.stop()
+        if self._record is not None and self._record.epoch != self._said:
+            self._say_record(self._record)
 
-    def _show(self, record: Record) -> None:
-        self._shown = record.epoch
-        self._say(self.label + "  ".join(self.cells(record)))
-
-    def _say(self, text: str) -> None:
-        typer.echo(text)
-        sys.stdout.flush()
+    def _say_record(self, record: Record) -> None:
+        self._said = record.epoch
+        self.say(paragraph(self.label, "  ".join(self.cells(record)), width()))
 
     def cells(self, record: Record) -> list[str]:
         """Epoch, loss, validation, best, depths, seconds per epoch, and what is left."""
@@ -92,59 +140,6 @@ class PlainLines:
         return cells
 
 
-class LiveLine(PlainLines):
-    """One line that moves; warnings and notes stay above it."""
-
-    def __init__(self, label: str = "") -> None:
-        super().__init__(label)
-        self._live: Live | None = None
-
-    def started(self, training: Training) -> None:
-        """Tell what is about to happen, then start the line."""
-        super().started(training)
-        from rich.live import Live
-
-        self._live = Live(auto_refresh=False, transient=True)
-        self._live.start()
-
-    def epoch(self, record: Record) -> None:
-        """Move the line, a few times a second."""
-        self._record = record
-        self._recent = [*self._recent[-9:], record.seconds]
-        now = time.monotonic()
-        if now - self._last >= 0.1:
-            self._last = now
-            self._show(record)
-
-    def finished(self, summary: Mapping[str, Any]) -> None:
-        """Leave the last line standing."""
-        self.stop()
-        if self._record is not None:
-            typer.echo(paragraph(self.label, "  ".join(self.cells(self._record)), width()))
-
-    def stop(self) -> None:
-        """End the line, whatever happened."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _show(self, record: Record) -> None:
-        self._shown = record.epoch
-        if self._live is None:
-            return
-        from rich.text import Text
-
-        bar = _bar(record.epoch, self.training.settings.epochs if self.training else record.epoch)
-        line = fitting([self.label + bar, *self.cells(record)], (width() or 80) - 1)
-        self._live.update(Text(line), refresh=True)
-
-    def _say(self, text: str) -> None:
-        if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
-        else:
-            super()._say(text)
-
-
 def fitting(cells: Sequence[str], limit: int) -> str:
     """As many cells as the window has room for; the least important ones go first, the bar among them."""
     kept = list(cells)
@@ -160,7 +155,7 @@ def fitting(cells: Sequence[str], limit: int) -> str:
 
 def describe(training: Training) -> list[str]:
     """A few lines about what will be trained on what."""
-    from pprgnn.training.defaults import told
+    from pprgnn.training.defaults import describe_settled
     from pprgnn.training.evaluation import rare_class
     from pprgnn.training.metrics import ROC_AUC
     from pprgnn.training.systems import find_system
@@ -169,22 +164,17 @@ def describe(training: Training) -> list[str]:
     parts = ", ".join(f"{len(getattr(split, part)):,} {part}" for part in ("train", "val", "test"))
     rule = split.description.partition(";")[0].removesuffix(".")  # what follows from it is said elsewhere
     model = find_system(training.config.model.system).title
-    together = getattr(training, "together", None)  # graph kernels are fitted alone
-    alone = sum(p.numel() for p in training.network.parameters())
-    parameters = alone if together is None else together.parameters
     lines = [
         ("data", f"{f'{dataset!r}'[len('GraphDataset(') : -1]}, {counted(dataset.num_edges, 'edge')}"),
         ("split", f"{split.protocol}: {parts} {noun(len(split.test), split.unit)}. {rule}"),
-        ("model", f"{model}, {counted(parameters, 'parameter')}, {training.device}"),
-        (
-            "training",
-            f"{counted(settings.epochs, 'epoch')}, patience {settings.patience or '–'}, seed {settings.seed}",
-        ),
+        ("model", f"{model}, {counted(training.distributed.parameters, 'parameter')}, {training.device}"),
     ]
-    lines.insert(3, ("memory", training.memory.describe()))
-    if together is not None and together.description:
-        lines.insert(3, ("work", together.description))
-    chosen = told(training.config, dataset, split)
+    if training.distributed.description:
+        lines.append(("work", training.distributed.description))
+    lines.append(("memory", training.memory.describe()))
+    patience = f"patience {settings.patience or '–'}"
+    lines.append(("training", f"{counted(settings.epochs, 'epoch')}, {patience}, seed {settings.seed}"))
+    chosen = describe_settled(training.config, dataset, split)
     if chosen:
         lines.append(("settings", chosen))
     rare = rare_class(dataset, split) if training.metrics[0] == ROC_AUC else None

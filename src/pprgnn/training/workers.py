@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
@@ -16,9 +15,10 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import resource_tracker
-from typing import Any, NoReturn
+from typing import Any
 
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.signals import Interruption, ended_by_sigterm
 
 # Processes only: seeds of torch belong to a whole process, so jobs in threads would disturb each other.
 BACKENDS = ("loky", "dask", "ray")
@@ -68,6 +68,8 @@ def at_work(
 ) -> Iterator[AtOnce]:
     """Start the workers, and end them afterwards; gives a function of a job and its items to their results.
 
+    One after the other in this process, if that is what is wanted.
+
     With loky, Ctrl-C reaches the jobs as well: a training saves. Their results still arrive before
     :class:`StoppedError`. Other workers end at once, with :class:`KeyboardInterrupt`; so do all at SIGTERM.
 
@@ -77,7 +79,7 @@ def at_work(
         announce: Is told that Ctrl-C was heard.
     """
     start: Callable[[Workers, Callable[[str], None]], AbstractContextManager[AtOnce]]
-    start = {"loky": _loky, "dask": _dask, "ray": _ray}[workers.backend]
+    start = _here if workers.is_this_process else {"loky": _loky, "dask": _dask, "ray": _ray}[workers.backend]
     try:
         with ended_by_sigterm(), start(workers, announce) as at_once:
             yield at_once
@@ -94,10 +96,17 @@ class _KilledError(Exception):
 
 # ---------------------------------------------------------------------------------------------------- this machine
 @contextmanager
+def _here(workers: Workers, _: Callable[[str], None]) -> Iterator[AtOnce]:
+    def at_once(run: Job, items: Iterable[Any]) -> Generator[Any]:
+        yield from map(_unless_stopped, map(run, items))
+
+    yield at_once
+
+
+@contextmanager
 def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]:
     joblib = _import("joblib", "Running several jobs at once")
     trackers = _import("joblib.externals.loky.backend.resource_tracker", "Running several jobs at once")
-    from pprgnn.training.guard import Interruption
 
     def at_once(run: Job, items: Iterable[Any]) -> Generator[Any]:
         parallel = joblib.Parallel(
@@ -106,17 +115,17 @@ def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]
             return_as="generator_unordered",
             batch_size=1,
             pre_dispatch=workers.jobs,  # so that a stop leaves none waiting
-            initializer=_deaf,
+            initializer=_ignore_sigint,
         )
         with warnings.catch_warnings(), Interruption(announce) as stop, ended_by_sigterm():
             # At a stop some are given up, and a worker may be so.
             warnings.filterwarnings("ignore", ".*tasks (which|have)", module="joblib")
-            wanted = (joblib.delayed(_hearing)(run, item) for item in _until(stop, items))
+            wanted = (joblib.delayed(_with_sigint)(run, item) for item in _until(stop, items))
             # Python and loky each start a process that tracks resources, and let Ctrl-C through again afterwards.
             resource_tracker.ensure_running()
             trackers.ensure_running()
             try:
-                with _ctrl_c_later():  # workers start here
+                with _sigint_blocked():  # workers start here
                     results = parallel(wanted)
                 with closing(results):
                     for result in results:
@@ -141,14 +150,14 @@ def _until(stop: Any, items: Iterable[Any]) -> Iterator[Any]:
         yield item
 
 
-def _deaf() -> None:
+def _ignore_sigint() -> None:
     """A worker without a job ignores Ctrl-C: its end would be taken for a death, and end the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextmanager
-def _ctrl_c_later() -> Iterator[None]:
+def _sigint_blocked() -> Iterator[None]:
     """Processes that start meanwhile hear no Ctrl-C before they can ignore it; this one hears it afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -157,7 +166,7 @@ def _ctrl_c_later() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _hearing(run: Job, item: Any) -> Any:
+def _with_sigint(run: Job, item: Any) -> Any:
     """A job hears Ctrl-C; a training then saves."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -165,7 +174,7 @@ def _hearing(run: Job, item: Any) -> Any:
     except KeyboardInterrupt:
         return None
     finally:
-        _deaf()
+        _ignore_sigint()
 
 
 # -------------------------------------------------------------------------------------------------------- clusters
@@ -205,7 +214,7 @@ def _own_dask(distributed: Any, workers: Workers) -> Any:
         memory_limit=0,  # as with loky, the machine's own
         silence_logs=logging.CRITICAL,  # a failure is told by what it raises
     )
-    client.run(_deaf)  # this process ends them
+    client.run(_ignore_sigint)  # this process ends them
     return client
 
 
@@ -240,25 +249,3 @@ def _import(module: str, what: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise TrainingError(f"{what} needs {package}; install it with `pip install {package}`.") from error
-
-
-def ended_by_sigterm() -> AbstractContextManager[None]:
-    """SIGTERM ends this as Ctrl-C does, so that no worker stays behind."""
-
-    def stop(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    return handling(signal.SIGTERM, stop)
-
-
-@contextmanager
-def handling(number: int, handler: Callable[[int, Any], Any]) -> Iterator[None]:
-    """A signal goes to this handler for the while."""
-    if threading.current_thread() is not threading.main_thread():  # elsewhere Python allows no handlers
-        yield
-        return
-    old = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, old)

@@ -7,10 +7,10 @@ import time
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import FeatureShares, Missing
 from pprgnn.report.measured.trained_run import TrainedRun
+from pprgnn.training.attribution import FEWEST
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import check_system
 from pprgnn.training.explain_features import SAMPLE, check_features_read, drawn_rows, overall_features
-from pprgnn.training.integrated import FEWEST
 
 LISTED = 20
 PASSES = 6 * FEWEST  # that the features of a decision take at least: gradients, each as long as three passes

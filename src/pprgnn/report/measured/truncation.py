@@ -17,7 +17,7 @@ from pprgnn.report.measured.results import Missing, Truncation
 from pprgnn.report.measured.solves import Solve, solved
 from pprgnn.report.measured.trained_run import TrainedRun, of_layers
 from pprgnn.training.depths import at_depths
-from pprgnn.training.memory import available_memory, size_text
+from pprgnn.training.environment import available_memory, size_text
 from pprgnn.training.model import forward
 from pprgnn.training.objective import Objective, balanced_weights
 

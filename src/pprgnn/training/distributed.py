@@ -10,7 +10,6 @@ from torch_geometric.nn import GraphNorm, PairNorm
 from torch_geometric.nn.conv import MessagePassing
 
 from pprgnn.distributed.batch_norm import share_batch_norm
-from pprgnn.distributed.node_rows import NodeRows
 from pprgnn.distributed.part import cut
 from pprgnn.distributed.partitions import choose_method, partition
 from pprgnn.distributed.row_dropout import RowNumbers, use_row_dropout
@@ -22,7 +21,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.optimization import clip_gradient
 
 
-class Together:
+class DistributedContext:
     """The network and the batches of one process among several; with a team of one, nothing is changed.
 
     One graph is cut into parts: each process has the rows of its nodes. Of several graphs, each process has its
@@ -37,7 +36,8 @@ class Together:
 
     def __init__(self, team: Team, network: Network, batches: Batches, method: str) -> None:
         self.team, self.network = team, network
-        self.nodes: NodeRows | None = None
+        self.nodes: Tensor | None = None  # of a graph in parts, the numbers of the rows here
+        self._all_nodes: Tensor | None = None  # the same of all processes; in the first one alone
         self.numbers: RowNumbers | None = None
         self.parameters = sum(p.numel() for p in network.parameters())  # of the whole network
         self.description = ""  # of how the work is divided
@@ -54,19 +54,20 @@ class Together:
         adj, network, method = batches.adj, self.network, choose_method(method)
         check_can_be_cut(network)
         assert adj is not None
-        chosen = {"owner": partition(adj, self.team.size, method)} if self.team.leads else {}
-        [(_, owner)] = self.team.shared_tensors(chosen)
+        chosen = {"owner": partition(adj, self.team.size, method)} if self.team.is_main else {}
+        [(_, owner)] = self.team.broadcast_tensors(chosen)
         part = cut(adj, owner, self.team)
         batches.take_part(part)
-        sizes, halos = zip(*self.team.told((part.num_nodes, part.halo_rows)), strict=True)
+        sizes, halos = zip(*self.team.all_gather((part.num_nodes, part.halo_rows)), strict=True)
         self.description = (
             f"{self.team.size} processes with {min(sizes):,} to {max(sizes):,} nodes each ({method}); "
             f"{sum(halos):,} rows travel per step"
         )
-        self.nodes = NodeRows(part)
+        self.nodes, self._all_nodes = part.nodes, self.team.gather_rows(part.nodes)
         self.numbers = use_row_dropout(network)
         for name in network.row_parameters():
-            network.set_rows(part_rows(network.get_parameter(name), self.nodes))
+            rows = self.local_rows(network.get_parameter(name).detach())
+            network.set_rows(rows.clone())  # the others are to be forgotten
 
     # ---------------------------------------------------------------------------------------------- random numbers
     def start_epoch(self, seed: int) -> None:
@@ -75,11 +76,11 @@ class Together:
         if self.numbers is not None:
             self.numbers.restart(seed)
 
-    def rows_come(self, batch: Batch | None = None) -> None:
+    def set_rows(self, batch: Batch | None = None) -> None:
         """The network is about to see a row of each node here or, given a batch, of its scored ones."""
         if self.numbers is not None and self.nodes is not None:
-            own = self.nodes.own
-            self.numbers.nodes = own if batch is None or batch.rows is None else own[batch.rows]
+            rows = None if batch is None else batch.rows
+            self.numbers.nodes = self.nodes if rows is None else self.nodes[rows]
 
     # -------------------------------------------------------------------------------------------------- gradients
     def sum_gradients(self) -> None:
@@ -90,7 +91,7 @@ class Together:
         shared = [p for name, p in self.network.named_parameters() if name not in own]
         pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in shared]
         reached = shared[0].new_tensor([float(p.grad is not None) for p in shared])
-        flat = self.team.sum(torch.cat([reached, *(piece.flatten() for piece in pieces)]))
+        flat = self.team.all_reduce(torch.cat([reached, *(piece.flatten() for piece in pieces)]))
         reached, *sums = torch.split(flat, [len(shared), *(p.numel() for p in shared)])
         for parameter, found, total in zip(shared, reached.tolist(), sums, strict=True):
             if found:  # where no process has a gradient, there is none: an optimiser treats zeros differently
@@ -105,7 +106,7 @@ class Together:
         for name, parameter in self.network.named_parameters():
             if parameter.grad is not None:
                 squares[name in own] += float(torch.linalg.vector_norm(parameter.grad)) ** 2
-        norm: float = (squares[False] + self.team.total(squares[True])[0]) ** 0.5
+        norm: float = (squares[False] + self.team.all_sum(squares[True])[0]) ** 0.5
         if limit and norm > limit:
             for parameter in self.network.parameters():
                 if parameter.grad is not None:
@@ -113,31 +114,32 @@ class Together:
         return norm
 
     # ---------------------------------------------------------------------------------------------------- weights
-    def whole(
+    def gather(
         self, tensors: Mapping[str, Tensor], has_rows: Callable[[str], bool] | None = None
     ) -> dict[str, Tensor]:
-        """Tensors of the network, or of what goes with it, for one process: the first gets them, rows and all."""
+        """Tensors of the network, or of what goes with it; the first process gets the rows of all nodes."""
         own = set(self.network.row_parameters())
         if self.nodes is None or not own:
             return dict(tensors)
-        return self.nodes.whole(tensors, has_rows or own.__contains__)
+        result = dict(tensors)
+        for name in filter(has_rows or own.__contains__, tensors):
+            rows = self.team.gather_rows(tensors[name])
+            if rows is not None:
+                assert self._all_nodes is not None
+                result[name] = torch.empty_like(rows).index_copy_(0, self._all_nodes, rows)
+        return result
 
-    def put_together(self) -> dict[str, Tensor]:
+    def gather_weights(self) -> dict[str, Tensor]:
         """The weights at the end, whole; in the first process the network gets them as well."""
-        weights = self.whole(self.network.state_dict())
-        if self.nodes is not None and self.team.leads:
+        weights = self.gather(self.network.state_dict())
+        if self.nodes is not None and self.team.is_main:
             for name in self.network.row_parameters():
                 self.network.set_rows(weights[name])
         return weights
 
-    def part(self, tensor: Tensor) -> Tensor:
+    def local_rows(self, tensor: Tensor) -> Tensor:
         """Of a tensor with a row for each node, the rows of this process."""
-        return tensor if self.nodes is None else self.nodes.part(tensor)
-
-
-def part_rows(rows: Tensor, nodes: NodeRows) -> Tensor:
-    """A copy of the rows of this process: the others are to be forgotten."""
-    return nodes.part(rows.detach()).clone()
+        return tensor if self.nodes is None else tensor[self.nodes.to(tensor.device)]
 
 
 def check_can_be_cut(network: Network) -> None:
