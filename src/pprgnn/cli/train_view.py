@@ -25,7 +25,7 @@ def finish(summary: Summary, as_json: bool, team: Team | None = None) -> None:
     elif leads:
         typer.echo()
         view = show_comparison if "systems" in summary else show_study if "runs" in summary else show_run
-        EpochLines(summary)
+        view(summary)
     if not summary["finished"] and not summary.get("failed"):
         if leads and not as_json:
             when = f" after epoch {summary['epochs']}" if "epochs" in summary else ""
