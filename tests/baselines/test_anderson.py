@@ -11,8 +11,8 @@ from torch.autograd import gradcheck
 from pprgnn import Status
 from pprgnn.baselines import anderson
 from pprgnn.baselines import equilibrium as module
-from pprgnn.baselines.anderson import Anderson
 from pprgnn.baselines.equilibrium import equilibrium
+from pprgnn.baselines.fixed_point import Anderson
 from tests.baselines.test_equilibrium import contracting, dense, unrolled
 from tests.problems import draw_b, random_graph, ring
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.baselines.dropedge import DropEdgeNet
-from pprgnn.baselines.gcn import GCNNet
-from pprgnn.data.errors import DataError
+from pprgnn.baselines.gcn import DropEdgeNet, GCNNet
+from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, matrix, normalized
 
 

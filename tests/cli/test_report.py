@@ -14,7 +14,7 @@ from pprgnn.cli import train_here, train_view
 from pprgnn.cli.group import STOPPED
 from pprgnn.cli.main import app
 from pprgnn.cli.options import SWITCH
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.experiments.store import Store
 
 from ..report import made_up

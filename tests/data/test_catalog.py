@@ -10,7 +10,7 @@ from torch_geometric.datasets import PPI, HeterophilousGraphDataset, Planetoid, 
 
 from pprgnn.data import catalog, checksums
 from pprgnn.data.catalog import CATALOG, find, handle
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 PAPER = ("MUTAG", "PTC", "COX2", "PROTEINS", "NCI1", "PPI", "com-Amazon")
 NOT_HERE = Path("/no/such/root")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data, InMemoryDataset
 
-from pprgnn.data.collated import collated, distinct, undirected
+from pprgnn.data.raw_files import collated, distinct, undirected
 
 PAIRS = st.integers(1, 9).flatmap(
     lambda n: st.tuples(st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))

@@ -14,8 +14,8 @@ from pprgnn.data import download as download_module
 from pprgnn.data import fetch as module
 from pprgnn.data.card import Source
 from pprgnn.data.catalog import CATALOG, find
-from pprgnn.data.errors import DataError
 from pprgnn.data.fetch import by_hand, fetch, verify
+from pprgnn.errors import DataError
 
 from .server import Server
 

@@ -13,9 +13,9 @@ import torch
 import pprgnn.data
 from pprgnn.data import bundled, registry
 from pprgnn.data.catalog import CATALOG, find
-from pprgnn.data.errors import DataError
 from pprgnn.data.registry import differences, load, state
 from pprgnn.data.store import save
+from pprgnn.errors import DataError
 
 TOY = {
     "A": "1, 2\n2, 1\n3, 4\n4, 3\n4, 5\n5, 4\n",

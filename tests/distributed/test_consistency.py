@@ -2,9 +2,9 @@
 
 import pytest
 
-from pprgnn.data.errors import DataError
 from pprgnn.distributed import team as module
 from pprgnn.distributed.team import Team
+from pprgnn.errors import DataError
 from tests.distributed.processes import run_team
 
 

@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.tables import from_tables
+from pprgnn.errors import DataError
 from pprgnn.explore.answers import Answers, Question
 from pprgnn.explore.dataset_view import Names, NotThereError
 from pprgnn.explore.picture import chosen_nodes, edges_among

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pprgnn import Adjacency, Certificate, DepthMemory, Fixed, Measured, solve
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn import (
     ConvStack,
     CoPurchaseNet,

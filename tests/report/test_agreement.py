@@ -5,7 +5,6 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from pprgnn.data.wording import percent
 from pprgnn.report.curves import training_curves
 from pprgnn.report.measured import measure as measuring
 from pprgnn.report.measured.kept import fingerprint
@@ -13,6 +12,7 @@ from pprgnn.report.subject import open_subjects
 from pprgnn.training.run import Run
 from pprgnn.training.train import train
 from pprgnn.training.view import EpochLines
+from pprgnn.wording import percent
 from tests.training.small_data import divided, one_graph, quick
 
 from . import made_up

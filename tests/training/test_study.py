@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.training.comparison import Comparison
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError

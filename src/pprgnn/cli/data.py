@@ -12,12 +12,12 @@ from pprgnn.cli.commands import Info, ListSets, Verify
 from pprgnn.cli.output import show, show_hint, show_json, show_labelled
 from pprgnn.data.card import Card
 from pprgnn.data.catalog import CATALOG, find, handle
-from pprgnn.data.errors import DataError
 from pprgnn.data.fetch import verify
 from pprgnn.data.registry import COUNTS, differences, folder_of, load, state
 from pprgnn.data.roots import data_root
-from pprgnn.data.wording import counted
+from pprgnn.errors import DataError
 from pprgnn.training.terminal import is_terminal, paragraph, state_word, styled, table, width
+from pprgnn.wording import counted
 
 SINGULAR = {key: key.removesuffix("s") for key in COUNTS} | {"classes": "class"}
 SHORT = {"ready": "here", "needs download": "to fetch", "ready (inside grakel)": "in grakel"}  # for a table

@@ -13,8 +13,8 @@ from pprgnn.data.catalog import find
 from pprgnn.data.fetch import fetch
 from pprgnn.data.registry import state
 from pprgnn.data.roots import data_root
-from pprgnn.data.wording import counted
 from pprgnn.training.terminal import is_terminal, state_word
+from pprgnn.wording import counted
 
 
 def fetch_sets(options: Fetch) -> None:

@@ -10,11 +10,11 @@ import typer
 from pprgnn.cli.commands import Import
 from pprgnn.cli.output import Labelled, show_hint, show_json, show_labelled, under
 from pprgnn.cli.tables import aligned_columns, read_graph
-from pprgnn.data.errors import DataError
 from pprgnn.data.store import save
 from pprgnn.data.summary import Summary, summarise
-from pprgnn.data.wording import percent
+from pprgnn.errors import DataError
 from pprgnn.training.terminal import is_terminal
+from pprgnn.wording import percent
 
 MOST_CLASSES = 12  # shown one by one
 

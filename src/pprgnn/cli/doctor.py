@@ -12,9 +12,9 @@ import typer
 from pprgnn.cli.commands import Doctor
 from pprgnn.cli.output import show_json
 from pprgnn.data.catalog import CATALOG
-from pprgnn.data.errors import DataError
 from pprgnn.data.registry import state
 from pprgnn.data.roots import cache_root, data_root
+from pprgnn.errors import DataError
 from pprgnn.training import checkup
 from pprgnn.training.environment import EXTRAS, environment
 from pprgnn.training.terminal import paragraph, state_word, styled, width

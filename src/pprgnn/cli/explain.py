@@ -12,9 +12,8 @@ from pprgnn.cli.explain_features import explain_overall, feature_line, show_feat
 from pprgnn.cli.output import Labelled, cut, show_hint, show_json, show_labelled, show_table, under
 from pprgnn.cli.saved_run import open_data, open_model
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.node_names import find_node
-from pprgnn.data.wording import counted, percent
+from pprgnn.errors import DataError
 from pprgnn.training.attribution import LayerReach
 from pprgnn.training.explain import (
     FAR,
@@ -29,6 +28,7 @@ from pprgnn.training.explain_features import FeatureExplanation, explain_feature
 from pprgnn.training.guard import collected_warnings
 from pprgnn.training.model import Model
 from pprgnn.training.terminal import is_terminal
+from pprgnn.wording import counted, percent
 
 VISIBLE = 5e-4  # a share that is not shown as 0.0 %
 MOST_BARS = 12

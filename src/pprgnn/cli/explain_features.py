@@ -12,7 +12,6 @@ from torch import Tensor
 from pprgnn.cli.commands import Explain
 from pprgnn.cli.output import cut, show_hint, show_json, show_labelled, show_table
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.wording import percent
 from pprgnn.training.explain import check_system
 from pprgnn.training.explain_features import (
     FeatureExplanation,
@@ -23,6 +22,7 @@ from pprgnn.training.explain_features import (
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run
 from pprgnn.training.terminal import is_terminal
+from pprgnn.wording import percent
 
 PARTS = {"test": "test ", "val": "validation ", "train": "training "}
 

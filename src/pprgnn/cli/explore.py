@@ -15,9 +15,8 @@ from pprgnn.cli.group import DEBUG
 from pprgnn.cli.options import NewGraph
 from pprgnn.cli.saved_run import open_data, open_model
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.split import fingerprint
-from pprgnn.data.wording import counted
+from pprgnn.errors import DataError
 from pprgnn.explore import server
 from pprgnn.explore.answers import Answers
 from pprgnn.explore.run_view import Opened
@@ -27,6 +26,7 @@ from pprgnn.training.run import Run
 from pprgnn.training.study import is_study
 from pprgnn.training.systems import find_system
 from pprgnn.training.terminal import is_terminal, styled
+from pprgnn.wording import counted
 
 NEEDED = ("fastapi", "uvicorn")
 CLEAR = "\r\x1b[K"  # the line on a terminal

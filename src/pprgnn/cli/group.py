@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from pprgnn.cli.options import TYPED
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.training.terminal import styled
 
 DEBUG = "PPRGNN_DEBUG"

@@ -10,7 +10,7 @@ import torch
 
 from pprgnn.cli.training_options import config_for
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError

@@ -16,7 +16,6 @@ from pprgnn.cli.commands import Partition
 from pprgnn.cli.output import show, show_json
 from pprgnn.cli.training_options import config_for
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.data.wording import counted
 from pprgnn.distributed import partitions
 from pprgnn.distributed.partitions import PartitionFacts, choose_method, describe
 from pprgnn.distributed.simulate import Network, find_network, simulate
@@ -25,6 +24,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.terminal import paragraph, styled, width
 from pprgnn.training.train import load_data
 from pprgnn.training.view import aligned
+from pprgnn.wording import counted
 
 SHOWN = 16  # parts that are listed one by one; of more, the extremes
 COLUMNS = ("nodes", "entries", "interior_nodes", "halo_rows", "sent_rows", "neighbours", "work")

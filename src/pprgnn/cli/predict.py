@@ -15,7 +15,6 @@ from pprgnn.cli.commands import DIGITS, Predict
 from pprgnn.cli.options import NewGraph
 from pprgnn.cli.output import show_json
 from pprgnn.cli.saved_run import open_data, open_model
-from pprgnn.data.wording import counted
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.few_nodes import Effort, FewNodes
 from pprgnn.training.predictions import (
@@ -27,6 +26,7 @@ from pprgnn.training.predictions import (
     write_table,
 )
 from pprgnn.training.terminal import is_terminal, paragraph, styled, width
+from pprgnn.wording import counted
 
 PREVIEW = 5
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".gz")

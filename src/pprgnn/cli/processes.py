@@ -13,7 +13,6 @@ import typer
 
 from pprgnn.cli.commands import Train
 from pprgnn.cli.group import STOPPED
-from pprgnn.data.errors import DataError
 from pprgnn.distributed.launch import (
     is_about_others,
     is_first_to_tell,
@@ -23,6 +22,7 @@ from pprgnn.distributed.launch import (
     launch,
     leave,
 )
+from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import CONFIG, SUMMARY
 

@@ -17,7 +17,6 @@ from pprgnn.cli.options import PAGE as HTML
 from pprgnn.cli.output import show, show_json
 from pprgnn.cli.report import not_written
 from pprgnn.cli.reproduce_view import CellLines, plan_lines
-from pprgnn.data.wording import counted
 from pprgnn.experiments import EXPERIMENTS, page
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.experiment import PROTOCOLS, Experiment, Extent
@@ -26,6 +25,7 @@ from pprgnn.experiments.store import Store
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.systems import find_system
 from pprgnn.training.workers import Workers
+from pprgnn.wording import counted
 
 ALL, REPORT = "all", "report"
 RESULTS, PAGE, SMOKE = Path("results"), "RESULTS.md", Path("runs/smoke")

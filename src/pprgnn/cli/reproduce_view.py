@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pprgnn.cli.moving_line import MovingLine
-from pprgnn.data.wording import counted
 from pprgnn.experiments.cell import Cell, address_of, label_of
 from pprgnn.experiments.plan import Estimates, Plan, Row
 from pprgnn.training.terminal import paragraph, table, width
 from pprgnn.training.view import clock
+from pprgnn.wording import counted
 
 
 class CellLines:

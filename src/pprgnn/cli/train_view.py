@@ -9,10 +9,10 @@ import typer
 
 from pprgnn.cli.group import STOPPED
 from pprgnn.cli.output import Labelled, show, show_hint, show_json, show_labelled
-from pprgnn.data.wording import counted
 from pprgnn.distributed.team import Team
 from pprgnn.training.terminal import paragraph, width
 from pprgnn.training.view import aligned, clock, comparison_table, layer_table, percent, remarks, score_table
+from pprgnn.wording import counted
 
 Summary = Mapping[str, Any]
 

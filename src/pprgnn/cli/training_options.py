@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pprgnn.cli.options import AtOnce, TableDetails, Tables, spelled
 from pprgnn.data.catalog import find, handle
-from pprgnn.data.errors import DataError
 from pprgnn.data.roots import data_root
+from pprgnn.errors import DataError
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.recipes import find_recipe, recipe_names

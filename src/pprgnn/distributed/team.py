@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 import pprgnn
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 # Until the next version, with a warning.
 OLD_NAMES = {

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from pprgnn.data.whole_file import replacing
+from pprgnn.data.atomic_io import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.wording import cut, known, number, power_of_ten
 from pprgnn.drawing import canvas
+from pprgnn.wording import cut, known, number, power_of_ten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

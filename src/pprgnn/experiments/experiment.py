@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any, Literal
 
 from pprgnn.data.catalog import find
-from pprgnn.data.errors import DataError
 from pprgnn.data.roots import data_root
+from pprgnn.errors import DataError
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.store import Store
 from pprgnn.training.config import Config

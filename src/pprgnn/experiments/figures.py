@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from pprgnn.data.wording import known
 from pprgnn.drawing import canvas
 from pprgnn.drawing.plot import Plot, side_by_side
+from pprgnn.wording import known
 
 LEGEND, PLOT, HEIGHT = 260, 390, 350  # pixels; PNGs have 1.8 times as many
 

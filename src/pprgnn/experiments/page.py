@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pprgnn.data.errors import DataError
-from pprgnn.data.whole_file import write_text
-from pprgnn.data.wording import counted, noun
+from pprgnn.data.atomic_io import write_text
+from pprgnn.errors import DataError
 from pprgnn.experiments import EXPERIMENTS
 from pprgnn.experiments.cell import Group, group_of
 from pprgnn.experiments.figures import Pictures
@@ -18,6 +17,7 @@ from pprgnn.experiments.standing import ABOUT, in_short
 from pprgnn.experiments.store import Line, Store
 from pprgnn.experiments.summary import Entry, Results
 from pprgnn.experiments.tables import duration, percent, table
+from pprgnn.wording import counted, noun
 
 SECTIONS: dict[str, Callable[[Results, Pictures], list[str]]] = {
     "graphs": graphs,

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from pprgnn.core.solution import ConvergenceWarning
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.experiments.cell import Cell, settings_of
 from pprgnn.experiments.plan import wants_one_thread
 from pprgnn.experiments.trials import run_trials

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pprgnn import __version__
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.explore.dataset_view import DatasetView, NotThereError
 from pprgnn.explore.graph_view import GraphView
 from pprgnn.explore.picture import by_hop, chosen_nodes, edges_among, largest

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.node_names import find_node
 from pprgnn.data.split import PARTS, Split
-from pprgnn.data.wording import counted
+from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import true_classes
 from pprgnn.training.hops import Readers
+from pprgnn.wording import counted
 
 GRAPHS_KEPT = 4
 END = "\n"

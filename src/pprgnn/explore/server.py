@@ -19,7 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.explore.answers import LIMIT, Answers, Question
 from pprgnn.explore.dataset_view import NotThereError
 from pprgnn.explore.guard import LONGEST_HEADERS, LONGEST_URL, App, Guard

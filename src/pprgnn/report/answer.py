@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pprgnn.data.wording import UNKNOWN, counted, cut, duration, listed, number, percent, points, scored
 from pprgnn.report.measured.results import Missing
 from pprgnn.report.shown import Shown, Table
 from pprgnn.report.subject import Subject
 from pprgnn.training.metrics import ACCURACY
 from pprgnn.training.trivial import TRIVIAL, cautions
+from pprgnn.wording import UNKNOWN, counted, cut, duration, listed, number, percent, points, scored
 
 NAMED = 8  # classes that are named, of many
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.wording import counted, cut, known, number, part, percent
 from pprgnn.drawing import canvas
 from pprgnn.drawing.plot import draw_bars, name_rows
 from pprgnn.report.measured.results import ClassScores, FeatureShares
 from pprgnn.report.shown import Shown, Table, drawn, having
 from pprgnn.report.subject import Subject
+from pprgnn.wording import counted, cut, known, number, part, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pprgnn.data.wording import counted, known, listed, number, of, percent, sentence
 from pprgnn.drawing.plot import STRONG, THIN, Line, Place, Plot
 from pprgnn.report.shown import Shown, plotted
 from pprgnn.report.subject import Subject
+from pprgnn.wording import counted, known, listed, number, of, percent, sentence
 
 EPOCH, EPOCHS = "epoch", "epochs"
 SHOWN_LAYERS = 6

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pprgnn.data.wording import (
+from pprgnn.drawing.plot import DOTTED, STRONG, Line, Place, Plot
+from pprgnn.report.measured.results import Convergence, Cost, Truncation
+from pprgnn.report.shown import WIDE_HEIGHT, Shown, Table, having, plotted
+from pprgnn.report.subject import Subject
+from pprgnn.wording import (
     bound,
     counted,
     duration,
@@ -17,10 +21,6 @@ from pprgnn.data.wording import (
     sentence,
     small,
 )
-from pprgnn.drawing.plot import DOTTED, STRONG, Line, Place, Plot
-from pprgnn.report.measured.results import Convergence, Cost, Truncation
-from pprgnn.report.shown import WIDE_HEIGHT, Shown, Table, having, plotted
-from pprgnn.report.subject import Subject
 
 FLOOR = 1e-12
 ERROR = "Error against depth, and what is proved"

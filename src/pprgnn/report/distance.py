@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from pprgnn.data.wording import counted, listed, number, of, percent
 from pprgnn.drawing.plot import STRONG, THIN, Line, Plot
 from pprgnn.report.measured.results import Decay, Reach, ReachLine, Smoothing, SmoothingLine
 from pprgnn.report.shown import Shown, having, plotted
 from pprgnn.report.subject import Subject
+from pprgnn.wording import counted, listed, number, of, percent
 
 FAR = 2  # hops: as far as the usual two layers see
 FADED = 1e-3  # of a message: so little counts as gone

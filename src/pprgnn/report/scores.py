@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.wording import counted, cut, known, of, percent, points, scored
 from pprgnn.drawing import canvas
 from pprgnn.drawing.plot import MARKS, add_legend, name_rows
 from pprgnn.report.shown import Shown, Table, drawn
 from pprgnn.report.subject import Subject
+from pprgnn.wording import counted, cut, known, of, percent, points, scored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

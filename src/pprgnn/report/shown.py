@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from pprgnn.data.wording import number, of, percent
 from pprgnn.drawing import canvas
 from pprgnn.drawing.plot import Plot
 from pprgnn.report.measured.results import Measurements, Missing
 from pprgnn.report.subject import Subject
+from pprgnn.wording import number, of, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

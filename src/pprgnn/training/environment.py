@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pprgnn
-from pprgnn.data.errors import DataError
 from pprgnn.data.roots import cache_root, data_root
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     import torch

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.node_names import node_name
-from pprgnn.data.wording import counted
 from pprgnn.training.attribution import Attribution, LayerReach, attribute
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.hops import hops_to
 from pprgnn.training.model import Model
 from pprgnn.training.systems import find_system
+from pprgnn.wording import counted
 
 MOST_OF_IT = 0.95  # of the influence lies within the radius
 FAR = 3  # hops; usual networks do not look farther

@@ -33,12 +33,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pprgnn.data.atomic_io import write_text
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.split import Split
 from pprgnn.data.store import save
-from pprgnn.data.whole_file import write_text
-from pprgnn.data.wording import counted
+from pprgnn.errors import DataError
 from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
@@ -59,6 +58,7 @@ from pprgnn.training.trial import (
     trials_of,
 )
 from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from optuna import Trial

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pprgnn.data.wording import counted, noun
 from pprgnn.training.listener import Listener
 from pprgnn.training.terminal import is_terminal, paragraph, styled, width
+from pprgnn.wording import counted, noun
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from pprgnn.core.solution import ConvergenceWarning
-from pprgnn.data.wording import counted
 from pprgnn.report.measured.baselines import baselines
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.classes import classes
@@ -27,6 +26,7 @@ from pprgnn.report.measured.truncation import truncation
 from pprgnn.training.environment import environment
 from pprgnn.training.listener import Announce, silent
 from pprgnn.training.run import Run
+from pprgnn.wording import counted
 
 Part = Callable[[TrainedRun, Allowance], Any]
 # What each part is called, and its share of the time that is left when its turn comes, beside those after it.
