@@ -22,7 +22,7 @@ from benchmarks import machine
 from benchmarks.report import table
 from pprgnn.data import load
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.training.config import Config
 from pprgnn.training.train import train
 

@@ -25,7 +25,7 @@ from urllib.parse import quote
 from benchmarks import machine
 from benchmarks.report import table
 from pprgnn.data import load
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.explore.server import _files
 from pprgnn.training.config import Config
 from pprgnn.training.train import train

@@ -19,7 +19,7 @@ from benchmarks import machine
 from benchmarks.report import table
 from pprgnn.data import load
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config
 from pprgnn.training.few_nodes import FewNodes

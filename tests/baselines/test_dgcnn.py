@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from pprgnn import Adjacency
 from pprgnn.baselines.dgcnn import DGCNNet
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError

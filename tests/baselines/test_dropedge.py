@@ -6,7 +6,7 @@ import torch
 from pprgnn import Adjacency
 from pprgnn.baselines.dropedge import DropEdgeNet
 from pprgnn.baselines.gcn import GCNNet
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, matrix, normalized
 
 

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from pprgnn import Adjacency
 from pprgnn.baselines.gat import GATNet
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from tests.baselines.dense import N, build, graph
 
 

@@ -9,7 +9,7 @@ import torch
 from pprgnn import Adjacency
 from pprgnn.baselines import gdc
 from pprgnn.baselines.gdc import GDCNet
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, normalized
 
 

@@ -6,7 +6,7 @@ import torch
 
 from pprgnn import Adjacency
 from pprgnn.baselines.gin import GINNet
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, matrix
 
 BATCH = torch.tensor([0] * 5 + [1] * (N - 5))

@@ -10,7 +10,7 @@ from pprgnn.baselines.anderson import Anderson
 from pprgnn.baselines.fixed_point import fixed_point, iterate
 from pprgnn.baselines.gind import GINDNet
 from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.training.config import Config
 from pprgnn.training.train import train
 from tests.training.small_data import Recorder, all_for_training, divided, one_graph, random_edges, several_graphs

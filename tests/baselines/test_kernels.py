@@ -13,7 +13,7 @@ from pprgnn.baselines.kernel_graphs import KernelGraphs
 from pprgnn.baselines.kernels import GraphletNet, WeisfeilerLehmanNet, decisions
 from pprgnn.baselines.random_walk import RandomWalkNet, eigenvalue_bounds
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from tests.training.small_data import is_sentence
 
 KINDS = 3

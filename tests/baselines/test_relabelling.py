@@ -12,7 +12,7 @@ from pprgnn.baselines.gprgnn import GPRGNNNet
 from pprgnn.baselines.jknet import JKNet
 from pprgnn.baselines.mlp import MLPNet
 from pprgnn.baselines.pairnorm import PairNormNet
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from tests.baselines.dense import FEATURES, N, build, graph
 
 FOR_NODES = [MLPNet, GCNNet, GATNet, GCNIINet, JKNet, DropEdgeNet, PairNormNet, GDCNet, GPRGNNNet]

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from pprgnn.baselines.mlp import MLPNet
 from pprgnn.baselines.structure_free import StructureFreeNet
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph
 
 BATCH = torch.arange(N) // 5

@@ -13,7 +13,7 @@ import pprgnn.report as report
 from pprgnn.cli import report as command
 from pprgnn.cli import train
 from pprgnn.cli.main import app
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.experiments.store import Store
 
 from ..report import made_up

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pprgnn.cli import reproduce_view
 from pprgnn.cli.main import app
-from pprgnn.data.whole_file import write_text
+from pprgnn.data.atomic_io import write_text
 from pprgnn.experiments import EXPERIMENTS, chains, page, runner
 from pprgnn.experiments.plan import Estimates
 from pprgnn.training import loop

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from pprgnn.data.card import Card, Source
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 
 def make_card(name, family, *, folder="", files=(), task="node", multi_label=False, metric="accuracy", note=""):

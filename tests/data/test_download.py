@@ -11,7 +11,7 @@ import pytest
 
 from pprgnn.data import download as module
 from pprgnn.data.download import DownloadError, download
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 from .server import Server
 

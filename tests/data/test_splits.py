@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.splits import NESTED, Split, make_splits
+from pprgnn.errors import DataError
 
 SEEDS = st.integers(0, 10**6)
 PARTS = ("train", "val", "test")
@@ -560,7 +560,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     path, split = tmp_path / "split.json", split_of(node_set([0, 1] * 5), [0], [1], [2])
     split.save(path)
     before = path.read_bytes()
-    monkeypatch.setattr("pprgnn.data.whole_file.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("pprgnn.data.atomic_io.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         split_of(node_set([0, 1] * 5), [3], [1], [2]).save(path)
     assert path.read_bytes() == before

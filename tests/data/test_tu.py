@@ -8,7 +8,7 @@ import torch
 from torch_geometric.datasets import TUDataset
 
 from pprgnn.data import store, tu
-from pprgnn.data.bundled import bundled_folder
+from pprgnn.data.roots import bundled_folder
 from tests.data.cards import facts_of, make_card, refused
 
 # Graphs, nodes, undirected edges, node labels, classes; edge labels.
@@ -90,7 +90,7 @@ def test_own_files_come_first(tiny):
 
 def test_bundled_folder_imports_nothing():
     code = (
-        "import sys; from pprgnn.data.bundled import bundled_folder; print(bundled_folder('no such set'));"
+        "import sys; from pprgnn.data.roots import bundled_folder; print(bundled_folder('no such set'));"
         "assert not {'torch', 'grakel', 'numpy'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pprgnn.data.errors import DataError
 from pprgnn.distributed import alike
 from pprgnn.distributed.team import Team
+from pprgnn.errors import DataError
 from tests.distributed.processes import run_team
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pprgnn import Adjacency
-from pprgnn.data.errors import DataError
 from pprgnn.distributed.partitions import METIS_NODES_PER_PART, ROW_WORK, describe, partition, work_of_rows
+from pprgnn.errors import DataError
 from tests.problems import ZOO, random_graph
 
 METHODS = ("metis", "range", "random")

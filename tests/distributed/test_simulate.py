@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.data.errors import DataError
 from pprgnn.distributed.partitions import describe, partition
 from pprgnn.distributed.simulate import NETWORKS, TIMED, Network, find_network, simulate
+from pprgnn.errors import DataError
 from tests.problems import random_graph
 
 module = sys.modules[simulate.__module__]

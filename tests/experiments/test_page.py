@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_rel
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.experiments import EXPERIMENTS, figures, paper
 from pprgnn.experiments.cell import Cell, settings_of
 from pprgnn.experiments.experiment import IMPROVED, OURS, Extent

@@ -6,7 +6,7 @@ import signal
 import pytest
 import torch
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.experiments.run_cell import forget, run_cell
 from pprgnn.training import loop
 from pprgnn.training.errors import TrainingError

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.experiments.store import Store
 
 from .tiny import tiny_cell, tiny_line

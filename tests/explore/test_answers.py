@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.tables import from_tables
+from pprgnn.errors import DataError
 from pprgnn.explore.answers import Answers
 from pprgnn.explore.errors import NotThereError
 from pprgnn.explore.names import Names

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.nn import GAT, GCN, GraphSAGE
 
 from pprgnn import Adjacency, Certificate, DepthMemory, Fixed, Measured, solve
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn import (
     CoPurchaseNet,
     GraphNet,

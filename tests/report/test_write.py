@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 import pprgnn.report as report
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.report import measured, write_report
 from pprgnn.report.measured.results import Missing
 

@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 from pprgnn.core.depth import Measured
 from pprgnn.data import load
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.node_names import find_node, node_name
+from pprgnn.errors import DataError
 from pprgnn.nn.layers import depth_state, ppr_layers
 from pprgnn.training import attribution
 from pprgnn.training.build import Shape, build_network, feature_kind, features

@@ -185,7 +185,7 @@ def test_a_full_disk_is_a_sentence_and_the_run_goes_on(tmp_path, monkeypatch, na
                 raise OSError(28, "No space left on device")
             replace(source, target)
 
-        monkeypatch.setattr("pprgnn.data.whole_file.os.replace", full_disk)
+        monkeypatch.setattr("pprgnn.data.atomic_io.os.replace", full_disk)
     with pytest.raises(TrainingError, match="No space left on device") as caught:
         train(config, dataset=dataset, split=divided(dataset), folder=folder)
     assert is_sentence(str(caught.value))

@@ -20,9 +20,9 @@ from pprgnn import GraphClassifier
 from pprgnn.baselines.kernels import WeisfeilerLehmanNet
 from pprgnn.cli.main import app
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.split import Split
 from pprgnn.data.store import save
+from pprgnn.errors import DataError
 from pprgnn.training import kernel_fit
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError

@@ -9,8 +9,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from pprgnn.data.errors import DataError
 from pprgnn.data.store import save
+from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.loop import Training
 from pprgnn.training.model import FORMAT, Model

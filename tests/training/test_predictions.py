@@ -89,7 +89,7 @@ def test_files(trained, tmp_path, monkeypatch):
     with pytest.raises(TrainingError, match=r"must end in .csv, .tsv, .parquet or .xlsx"):
         write_table(table, tmp_path / "p.ods")
     before = (tmp_path / "p.csv").read_bytes()
-    monkeypatch.setattr("pprgnn.data.whole_file.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("pprgnn.data.atomic_io.os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(TrainingError, match=r"p.csv cannot be written \(full\)"):
         write_table(table, tmp_path / "p.csv")
     assert (tmp_path / "p.csv").read_bytes() == before

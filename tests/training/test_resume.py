@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pprgnn.data.errors import DataError
+from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.store import open_file, save
-from pprgnn.data.whole_file import read_tensors, write_tensors
+from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run

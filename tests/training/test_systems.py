@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from pprgnn import GraphClassifier, NodeClassifier
 from pprgnn.cli.main import app
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn.network import Network
 from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config, ModelConfig, settings

@@ -10,9 +10,9 @@ import torch
 from torch_geometric.data import Data
 
 import pprgnn
+from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
-from pprgnn.data.whole_file import read_tensors, write_tensors
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import evaluate, score_together
 from pprgnn.training.explain import explain_node

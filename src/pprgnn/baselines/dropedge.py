@@ -9,7 +9,7 @@ from torch_geometric.utils import dropout_edge
 
 from pprgnn.baselines.gcn import GCNNet
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 
 class DropEdgeNet(GCNNet):

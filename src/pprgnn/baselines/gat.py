@@ -11,7 +11,7 @@ from torch_geometric.nn import GATConv
 
 from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn.dropout import dropout
 from pprgnn.nn.network import check_features
 from pprgnn.nn.stacked import norm_layer

@@ -12,7 +12,7 @@ from torch_geometric.transforms import GDC
 
 from pprgnn.baselines.gcn import GCNNet
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn.through_adjacency import as_adjacency
 
 MOST_NODES = 20_000  # the dense matrices then take 8 GB, and the inverse some minutes

@@ -16,7 +16,7 @@ from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.csr import index_dtype
 from pprgnn.core.kernel import multiply
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn.dropout import TorchDropout
 from pprgnn.nn.network import check_features
 from pprgnn.nn.through_adjacency import as_adjacency

@@ -13,11 +13,11 @@ from pprgnn.cli.data_import import import_command
 from pprgnn.cli.group import Group
 from pprgnn.data.card import Card
 from pprgnn.data.catalog import CATALOG, find, handle
-from pprgnn.data.errors import DataError
 from pprgnn.data.registry import COUNTS, differences, folder_of, load, state
 from pprgnn.data.roots import data_root
-from pprgnn.data.wording import counted
+from pprgnn.errors import DataError
 from pprgnn.training.terminal import is_terminal, paragraph, state_word, styled, table, width
+from pprgnn.wording import counted
 
 ABOUT = "Your own tables and known data sets: import, list, fetch, check"
 app = typer.Typer(

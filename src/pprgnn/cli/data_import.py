@@ -24,7 +24,7 @@ from pprgnn.cli.tables import (
     read_graph,
     takes,
 )
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.training.terminal import is_terminal, paragraph, styled, width
 
 if TYPE_CHECKING:

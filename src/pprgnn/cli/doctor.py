@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from pprgnn.data.catalog import CATALOG
-from pprgnn.data.errors import DataError
 from pprgnn.data.registry import state
 from pprgnn.data.roots import cache_root, data_root
+from pprgnn.errors import DataError
 from pprgnn.training.terminal import paragraph, state_word, styled, width
 
 GIB = 1 << 30

@@ -12,9 +12,9 @@ import typer
 from pprgnn.cli.explain_features import cut, explain_overall, feature_line, percent, show_features
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, RunArgument, open_data, open_model
 from pprgnn.cli.tables import READING, takes
-from pprgnn.data.errors import DataError
-from pprgnn.data.wording import counted
+from pprgnn.errors import DataError
 from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset

@@ -12,10 +12,10 @@ import typer
 
 from pprgnn.cli.saved_run import NewData, NewEdges, NewNodes, open_data, open_model
 from pprgnn.cli.tables import READING, takes
-from pprgnn.data.errors import DataError
-from pprgnn.data.wording import counted
+from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.terminal import is_terminal, styled
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset

@@ -24,7 +24,7 @@ from pprgnn.cli.report import report_command
 from pprgnn.cli.reproduce import reproduce_command
 from pprgnn.cli.train import train_command
 from pprgnn.cli.tune import tune_command
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.training.terminal import styled
 
 DEBUG = "PPRGNN_DEBUG"

@@ -158,7 +158,7 @@ def _detail_lines(found: Mapping[str, Any]) -> list[str]:
 # ----------------------------------------------------------------------------------------------------- parameters
 def _sizes(systems: Sequence[System], data: str) -> list[dict[str, Any]]:
     """How many parameters each would have in `pprgnn train DATA --model NAME`."""
-    from pprgnn.data.errors import DataError
+    from pprgnn.errors import DataError
 
     found: list[dict[str, Any]] = []
     loaded: dict[str, GraphDataset] = {}

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pprgnn.cli.train import config_for
-from pprgnn.data.wording import counted
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.terminal import paragraph, styled, width
 from pprgnn.training.view import aligned
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from torch import Tensor

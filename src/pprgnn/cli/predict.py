@@ -13,8 +13,8 @@ import typer
 
 from pprgnn.cli.saved_run import NewData, NewEdges, RunArgument, open_data, open_model
 from pprgnn.cli.tables import READING, takes
-from pprgnn.data.wording import counted
 from pprgnn.training.terminal import is_terminal, paragraph, styled, width
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa

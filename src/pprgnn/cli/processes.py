@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pprgnn.data.errors import DataError
 from pprgnn.distributed.launch import (
     is_about_others,
     is_first_to_tell,
@@ -21,6 +20,7 @@ from pprgnn.distributed.launch import (
     launch,
     leave,
 )
+from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import CONFIG, SUMMARY
 

@@ -15,9 +15,9 @@ import typer
 from pprgnn.cli.report import PAGE as HTML
 from pprgnn.cli.report import SWITCH, not_written
 from pprgnn.cli.train import STOPPED
-from pprgnn.data.wording import counted
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.systems import find_system
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from pprgnn.experiments.cell import Cell

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pprgnn.data.wording import counted
 from pprgnn.experiments.cell import Cell, address_of, label_of
 from pprgnn.experiments.plan import Estimates, Plan, Row
 from pprgnn.training.terminal import is_terminal, paragraph, table, width
 from pprgnn.training.view import clock
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from rich.live import Live

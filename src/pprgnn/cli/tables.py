@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset

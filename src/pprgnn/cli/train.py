@@ -29,7 +29,6 @@ from pprgnn.cli.tables import (
     spelled,
     takes,
 )
-from pprgnn.data.wording import counted
 from pprgnn.distributed.launch import is_launched, is_restarted
 from pprgnn.training.config import Config, Setting, settings
 from pprgnn.training.errors import TrainingError
@@ -37,6 +36,7 @@ from pprgnn.training.recipes import find_recipe, recipe_names
 from pprgnn.training.run import CONFIG, Run
 from pprgnn.training.systems import find_system, find_systems
 from pprgnn.training.terminal import paragraph, styled, width
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
@@ -238,8 +238,8 @@ def _of_recipe(what: str | None) -> Config:
 def _of_known(what: str) -> Config:
     """The usual settings for a data set that has no recipe of its own."""
     from pprgnn.data.catalog import find, handle
-    from pprgnn.data.errors import DataError
     from pprgnn.data.roots import data_root
+    from pprgnn.errors import DataError
 
     try:
         card = find(what, data_root())

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pprgnn.data.card import Card, Metric, Source
-from pprgnn.data.errors import DataError
 from pprgnn.data.roots import data_root
+from pprgnn.errors import DataError
 
 Counts = tuple[int, int, int, int, int]  # graphs, nodes, edges, features, classes
 

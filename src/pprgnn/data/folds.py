@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pprgnn.data.drawing import (
+from pprgnn.data.roots import data_root
+from pprgnn.data.sampling import (
     OPTIMISTIC,
     Array,
-    Drawn,
+    Sample,
     by_stratum,
     check_fraction,
     labelled,
@@ -20,9 +21,8 @@ from pprgnn.data.drawing import (
     strata_of,
     take,
 )
-from pprgnn.data.errors import DataError
-from pprgnn.data.roots import data_root
 from pprgnn.data.split import index_array
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
@@ -39,7 +39,7 @@ def by_folds(
     folds: int = 10,
     published: bool | None = None,
     val_fraction: float = 0.1,
-) -> list[Drawn]:
+) -> list[Sample]:
     """Every graph tests in one fold; ``published`` ones where they exist and nothing else is asked for."""
     if published is None:  # asking for other folds than the published ones is an answer, too
         published = honest and dataset.facts.name in NESTED and folds == 10 and val_fraction in (0, 0.1)
@@ -70,11 +70,11 @@ def by_folds(
             text += f", with {percent(val_fraction)} of the training part for validation."
         else:  # PAPER: reports the best test epoch of each fold; kept under its own name.
             text += f"; {OPTIMISTIC}."
-        drawn.append(Drawn(train, val, test, "graph", text))
+        drawn.append(Sample(train, val, test, "graph", text))
     return drawn
 
 
-def _published_folds(dataset: GraphDataset, folds: int, validates: bool) -> list[Drawn]:
+def _published_folds(dataset: GraphDataset, folds: int, validates: bool) -> list[Sample]:
     """The nested folds of Errica et al. 2020, from their file; if none ``validates``, its part trains."""
     name = dataset.facts.name
     path = (dataset.home or data_root()) / "splits" / f"{name}.json"
@@ -90,7 +90,7 @@ def _published_folds(dataset: GraphDataset, folds: int, validates: bool) -> list
         text += ", with its own validation part." if validates else f"; {NO_VALIDATION}."
         if not validates:
             train, val = np.union1d(train, val), val[:0]
-        drawn.append(Drawn(train, val, test, "graph", text))
+        drawn.append(Sample(train, val, test, "graph", text))
     _check_covering(path, "the test parts of all folds", [each.test for each in drawn], len(dataset))
     return drawn
 

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pprgnn.data.arrow import read_numbers
 from pprgnn.data.card import Card
-from pprgnn.data.collated import distinct, undirected
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
+from pprgnn.data.raw_files import distinct, read_numbers, undirected
+from pprgnn.errors import DataError
 
 T = TypeVar("T")
 MIN_MEMBERS = {"com-Amazon": 5000, "com-DBLP": 2000}  # the communities that are classes

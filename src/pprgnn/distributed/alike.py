@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 import pprgnn
-from pprgnn.data.errors import DataError
 from pprgnn.distributed.team import Team
+from pprgnn.errors import DataError
 
 
 @cache

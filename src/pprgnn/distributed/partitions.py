@@ -12,7 +12,7 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.csr import rows
 from pprgnn.core.entries import coalesce
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -34,11 +34,11 @@ from pprgnn.core.activation import resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.buffers import take
 from pprgnn.core.recursion import Problem, pull_back
-from pprgnn.data.errors import DataError
 from pprgnn.distributed.exchange import HaloExchange
 from pprgnn.distributed.part import GraphPart, cut
 from pprgnn.distributed.partitions import PartitionFacts, describe
 from pprgnn.distributed.team import Team
+from pprgnn.errors import DataError
 
 TIMED = 4  # parts whose steps are run, the heaviest; the times of the others follow from their work
 REPEATS = 7

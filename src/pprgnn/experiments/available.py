@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from pprgnn.data.catalog import find
-from pprgnn.data.errors import DataError
 from pprgnn.data.roots import data_root
+from pprgnn.errors import DataError
 
 
 def available(*names: str, known: Collection[str] = ()) -> list[str]:

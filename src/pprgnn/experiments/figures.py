@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.whole_file import replacing
+from pprgnn.data.atomic_io import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

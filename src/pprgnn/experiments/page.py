@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pprgnn.data.errors import DataError
-from pprgnn.data.whole_file import write_text
+from pprgnn.data.atomic_io import write_text
+from pprgnn.errors import DataError
 from pprgnn.experiments import EXPERIMENTS
 from pprgnn.experiments.cell import group_of
 from pprgnn.experiments.figures import Pictures

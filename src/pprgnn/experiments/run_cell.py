@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.experiments.cell import Cell, settings_of
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pprgnn.data.errors import DataError
-from pprgnn.data.whole_file import drop_torn_line, plain
+from pprgnn.data.atomic_io import drop_torn_line, plain
+from pprgnn.errors import DataError
 from pprgnn.experiments.cell import COORDINATES, Cell, address_of
 
 Line = dict[str, Any]

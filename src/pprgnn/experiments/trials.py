@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from pprgnn.data.atomic_io import write_text
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.drawing import by_stratum, strata_of
+from pprgnn.data.sampling import by_stratum, strata_of
 from pprgnn.data.split import Split
-from pprgnn.data.whole_file import write_text
 from pprgnn.experiments.cell import Cell
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError

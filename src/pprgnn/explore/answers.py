@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pprgnn import __version__
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.explore.errors import NotThereError
 from pprgnn.explore.graph_view import GraphView
 from pprgnn.explore.known import Known

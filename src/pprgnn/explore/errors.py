@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 
 class NotThereError(DataError):

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.node_names import find_node
 from pprgnn.data.split import PARTS, Split
+from pprgnn.errors import DataError
 from pprgnn.explore.errors import NotThereError
 from pprgnn.explore.names import Names
 from pprgnn.training.errors import TrainingError

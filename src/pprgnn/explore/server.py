@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.explore.answers import LIMIT, Answers
 from pprgnn.explore.errors import NotThereError
 from pprgnn.explore.guard import App, Guard

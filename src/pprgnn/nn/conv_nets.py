@@ -12,7 +12,7 @@ from torch_geometric.nn import MLP, GATConv, GATv2Conv, GCNConv, GINConv, GraphC
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import DepthRule
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn.dropout import dropout as drop
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.network import GraphHead, Network, check_features

@@ -12,8 +12,8 @@ from torch_geometric.nn.resolver import aggregation_resolver
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.neighbourhood import Neighbourhood
-from pprgnn.data.errors import DataError
 from pprgnn.data.sparse_features import to_dense
+from pprgnn.errors import DataError
 from pprgnn.nn.dropout import Dropout
 from pprgnn.nn.layers import ppr_layers
 

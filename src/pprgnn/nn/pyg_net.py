@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn.network import GraphHead, Network, check_features, check_nodes
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn.dropout import Dropout
 from pprgnn.nn.embedded import start_small
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows

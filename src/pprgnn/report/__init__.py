@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pprgnn.data.errors import DataError
-from pprgnn.data.whole_file import write_text
+from pprgnn.data.atomic_io import write_text
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from pprgnn.experiments.store import Store

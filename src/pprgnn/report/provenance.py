@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pprgnn.data.catalog import find
-from pprgnn.data.checksums import digest, known
-from pprgnn.data.errors import DataError
+from pprgnn.data.download import known_checksums, sha256
 from pprgnn.data.registry import folder_of
 from pprgnn.data.roots import data_root
+from pprgnn.errors import DataError
 from pprgnn.report.shown import Table
 from pprgnn.report.subject import Subject
 from pprgnn.report.wording import counted, memory
@@ -84,7 +84,7 @@ def _files(subject: Subject) -> list[list[str]]:
     """The files of the data with their SHA-256, compared with the published ones as far as they are here."""
     own = next((path for path in (subject.folder / DATA, subject.detail_folder / DATA) if path.is_file()), None)
     if own is not None:
-        return [[own.name, f"SHA-256 {digest(own, gzipped=False)} (the copy in the run)"]]
+        return [[own.name, f"SHA-256 {sha256(own, gzipped=False)} (the copy in the run)"]]
     try:
         root = data_root()
         card = find(subject.config.data.name, root)
@@ -100,11 +100,11 @@ def _files(subject: Subject) -> list[list[str]]:
 
 
 def _checked(path: Path, name: str) -> str:
-    expected = known().get(name)
+    expected = known_checksums().get(name)
     if not path.is_file():
         return f"SHA-256 {expected} as published; the file is not here now" if expected else "not here now"
     try:
-        found = digest(path, gzipped=name.endswith(".gz"))
+        found = sha256(path, gzipped=name.endswith(".gz"))
     except (OSError, EOFError):
         return "cannot be read"
     return f"SHA-256 {found} ({VERDICTS['unknown' if expected is None else 'ok' if found == expected else 'bad']})"

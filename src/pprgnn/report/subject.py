@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pprgnn.data.errors import DataError
 from pprgnn.data.split import Split
+from pprgnn.errors import DataError
 from pprgnn.report.measured.results import Measurements
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError

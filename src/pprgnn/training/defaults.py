@@ -10,9 +10,9 @@ from typing import Any
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
-from pprgnn.data.wording import counted
 from pprgnn.training.config import Config
 from pprgnn.training.evaluation import settle_metric
+from pprgnn.wording import counted
 
 FEW = 50  # labels for each class, on average, and fewer
 MANY_COLUMNS = 100  # and more

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pprgnn
-from pprgnn.data.errors import DataError
 from pprgnn.data.roots import cache_root, data_root
+from pprgnn.errors import DataError
 from pprgnn.training.cgroup import cpu_quota
 from pprgnn.training.memory import available_memory, total_memory
 

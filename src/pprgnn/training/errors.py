@@ -1,6 +1,6 @@
 """The error of this room."""
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 
 class TrainingError(DataError):

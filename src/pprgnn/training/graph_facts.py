@@ -12,11 +12,11 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.neighbourhood import RowGrowth
 from pprgnn.core.order import LARGE_GRAPH
+from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.sparse_features import row_norms, split_rows
 from pprgnn.data.store import ADJACENCY
-from pprgnn.data.whole_file import read_tensors, write_tensors
+from pprgnn.errors import DataError
 from pprgnn.training.build import EDGES, digest, features
 
 ROWS_AT_ONCE = 1 << 16

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.whole_file import drop_torn_line
+from pprgnn.data.atomic_io import drop_torn_line
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import parse, toml
 from pprgnn.training.search import Choice, Range

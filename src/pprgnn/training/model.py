@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
-from pprgnn.data.whole_file import read_tensors, write_tensors
+from pprgnn.errors import DataError
 from pprgnn.nn.layers import infinite_layers, measure_afresh, set_tolerance
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch, Batches

@@ -11,9 +11,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from pprgnn.data.atomic_io import replacing
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.node_names import find_node
-from pprgnn.data.whole_file import replacing
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.model import Model
 
@@ -108,7 +108,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
                 parquet.write_table(table, partial)
             elif kind == ".xlsx":
-                from pprgnn.data.own.excel import write_excel
+                from pprgnn.data.own.table import write_excel
 
                 write_excel(table, partial)
             else:

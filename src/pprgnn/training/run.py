@@ -20,11 +20,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.errors import DataError
-from pprgnn.data.whole_file import plain, read_tensors, write_tensors, write_text
-from pprgnn.data.wording import counted
+from pprgnn.data.atomic_io import plain, read_tensors, write_tensors, write_text
+from pprgnn.errors import DataError
 from pprgnn.training.config import Config, settings
 from pprgnn.training.errors import TrainingError
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from torch import Tensor

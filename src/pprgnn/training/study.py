@@ -13,12 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.whole_file import write_text
-from pprgnn.data.wording import counted
+from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run
 from pprgnn.training.workers import StoppedError, Workers, at_work
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset

@@ -31,12 +31,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pprgnn.data.atomic_io import write_text
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.split import Split
 from pprgnn.data.store import save
-from pprgnn.data.whole_file import write_text
-from pprgnn.data.wording import counted
+from pprgnn.errors import DataError
 from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
@@ -57,6 +56,7 @@ from pprgnn.training.train import choose_split, load_data
 from pprgnn.training.trial import TrialJob, direction_of, run_trial
 from pprgnn.training.tuning_listener import Quiet, TuningListener
 from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
+from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from optuna import Trial

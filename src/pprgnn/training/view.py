@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pprgnn.data.wording import counted, noun
 from pprgnn.training.terminal import is_terminal, paragraph, styled, width
+from pprgnn.wording import counted, noun
 
 if TYPE_CHECKING:
     from rich.live import Live

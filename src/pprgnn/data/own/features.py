@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.reading import Reading, Style, learn_reading, unknown_words
 from pprgnn.data.own.table import Table, is_list, is_text, some
+from pprgnn.errors import DataError
 
 MOST_CATEGORIES = 50
 FEW = 10  # rows of which 0, 1, 2, ... might be a feature

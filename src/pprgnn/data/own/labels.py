@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.reading import UNKNOWN
 from pprgnn.data.own.table import Table, is_list, some
 from pprgnn.data.own.text_file import NUMBER
+from pprgnn.errors import DataError
 
 SEPARATORS = ("|", ";")
 FEWEST = 3  # nodes of a class: one each for training, validation and test

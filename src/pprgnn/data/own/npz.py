@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.edges import merge_edges
 from pprgnn.data.own.objects import checked_graph, features_of, from_pyg, from_scipy, tensor_of
+from pprgnn.errors import DataError
 
 # The names under which such files keep the parts of a graph.
 EDGES = ("edges", "edge_index", "edge_list")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 MOSTLY = 0.8  # the share of a column's texts that must be numbers (or dates) for the others to be strays
 # What people write where a number is not known, in lower case.

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from pprgnn.data.arrow import read_csv
-from pprgnn.data.errors import DataError
+from pprgnn.data.raw_files import read_csv
+from pprgnn.errors import DataError
 
 GZIP = b"\x1f\x8b"
 DELIMITERS = ("\t", ",", ";", "|", " ")

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from pprgnn.data.whole_file import write_text
+from pprgnn.data.atomic_io import write_text
 from pprgnn.report.measured.results import Measurements
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import Run

@@ -1,4 +1,4 @@
-"""Drawing parts of a data set by chance, evenly over its classes."""
+"""Parts of a data set sampled by chance, evenly over its classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pprgnn.data.card import Task
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 OPTIMISTIC = "the test part also chooses the epoch, as in the paper, so its score is optimistic"
 
 
-class Drawn(NamedTuple):
+class Sample(NamedTuple):
     """What a rule gives; `make_splits` adds the rest."""
 
     train: Array

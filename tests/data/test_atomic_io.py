@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pprgnn.data.errors import DataError
-from pprgnn.data.whole_file import read_tensors, replacing, write_tensors, write_text
+from pprgnn.data.atomic_io import read_tensors, replacing, write_tensors, write_text
+from pprgnn.errors import DataError
 
 
 def test_text(tmp_path):

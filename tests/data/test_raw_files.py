@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from pprgnn.data.arrow import read_numbers
+from pprgnn.data.raw_files import read_numbers
 from tests.data.cards import refused
 
 
