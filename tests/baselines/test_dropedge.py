@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.baselines.dropedge import DropEdgeNet
-from pprgnn.baselines.gcn import GCNNet
+from pprgnn.baselines.gcn import DropEdgeNet, GCNNet
 from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, matrix, normalized
 

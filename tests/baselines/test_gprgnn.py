@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn import APPNP
 
 from pprgnn import Adjacency
-from pprgnn.baselines.gprgnn import GPRGNNNet
+from pprgnn.baselines.appnp import GPRGNNNet
 from pprgnn.training.config import Config
 from pprgnn.training.optimization import make_optimizer
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, normalized

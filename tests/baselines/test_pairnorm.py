@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from pprgnn.baselines.gcn import GCNNet
-from pprgnn.baselines.pairnorm import PairNormNet
+from pprgnn.baselines.gcn import GCNNet, PairNormNet
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, normalized
 
 

@@ -3,15 +3,13 @@
 import pytest
 import torch
 
-from pprgnn.baselines.dropedge import DropEdgeNet
+from pprgnn.baselines.appnp import GPRGNNNet
 from pprgnn.baselines.gat import GATNet
-from pprgnn.baselines.gcn import GCNNet
+from pprgnn.baselines.gcn import DropEdgeNet, GCNNet, PairNormNet
 from pprgnn.baselines.gcnii import GCNIINet
 from pprgnn.baselines.gdc import GDCNet
-from pprgnn.baselines.gprgnn import GPRGNNNet
 from pprgnn.baselines.jknet import JKNet
 from pprgnn.baselines.mlp import MLPNet
-from pprgnn.baselines.pairnorm import PairNormNet
 from pprgnn.errors import DataError
 from tests.baselines.dense import FEATURES, N, build, graph
 
