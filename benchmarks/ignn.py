@@ -26,7 +26,7 @@ from benchmarks.report import table
 from benchmarks.shapes import Shape
 from pprgnn.baselines.direct_ignn import MAX_STEPS, STOP, direct_equilibrium
 from pprgnn.baselines.equilibrium import equilibrium
-from pprgnn.baselines.projection import project_columns
+from pprgnn.baselines.ignn import project_columns
 
 KAPPA = {"batch": 0.95, "ppi-like": 0.8, "com-DBLP": 0.5}  # less where a step is slow: fewer steps
 TOL = 1e-5  # relative error; the published code's STOP leaves about as large an error

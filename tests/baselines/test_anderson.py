@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from pprgnn import Status
-from pprgnn.baselines import anderson
 from pprgnn.baselines import equilibrium as module
-from pprgnn.baselines.anderson import Anderson
+from pprgnn.baselines import fixed_point
 from pprgnn.baselines.equilibrium import equilibrium
+from pprgnn.baselines.fixed_point import Anderson
 from tests.baselines.test_equilibrium import contracting, dense, unrolled
 from tests.problems import draw_b, random_graph, ring
 
@@ -163,7 +163,7 @@ def test_memory_does_not_depend_on_the_number_of_steps(monkeypatch):
     counts = []
     for tol in (1e-3, 1e-12):
         taken = []
-        for where in (module, anderson):
+        for where in (module, fixed_point):
             take = where.take
             monkeypatch.setattr(
                 where, "take", lambda like, take=take, taken=taken: taken.append(like.numel()) or take(like)

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.baselines.anderson import Anderson
-from pprgnn.baselines.fixed_point import fixed_point, iterate
+from pprgnn.baselines.fixed_point import Anderson, fixed_point, iterate
 from pprgnn.baselines.gind import GINDNet
 from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
 from pprgnn.errors import DataError

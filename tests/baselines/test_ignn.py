@@ -10,9 +10,8 @@ from torch.autograd import gradcheck
 
 from pprgnn import Adjacency, Certificate
 from pprgnn.baselines.eignn import EIGNNConv
-from pprgnn.baselines.ignn import IGNNConv
+from pprgnn.baselines.ignn import IGNNConv, project_columns
 from pprgnn.baselines.mgnni import MGNNIConv
-from pprgnn.baselines.projection import project_columns
 from pprgnn.nn import GraphNet, NodeNet
 from pprgnn.nn.layers import ppr_layers
 from tests import reference
