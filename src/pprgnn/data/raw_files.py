@@ -218,6 +218,22 @@ def distinct(keys: NDArray[Any]) -> NDArray[Any]:
     return keys if new.all() else keys[new]
 
 
+def is_dense(low: int, high: int, count: int) -> bool:
+    """Whether a table from ``low`` to ``high`` is not much larger than what is looked up in it."""
+    return high - low <= 8 * count + 1024
+
+
+def number_ids(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Each id once, in increasing order, and the position of every given one among them."""
+    low, high = int(ids.min()), int(ids.max())
+    if not is_dense(low, high, ids.size):
+        known, position = np.unique(ids, return_inverse=True)
+        return known, position.reshape(ids.shape)
+    occurs, place = np.zeros(high - low + 1, dtype=bool), ids - low  # a tenth of the time of sorting
+    occurs[place] = True
+    return np.flatnonzero(occurs) + low, (np.cumsum(occurs) - 1)[place]
+
+
 def undirected(source: NDArray[Any], target: NDArray[Any], nodes: int) -> Tensor:
     """Both directions of every edge, each once, in order of the rows and without self-loops (2 × E)."""
     if (source == target).any():

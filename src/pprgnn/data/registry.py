@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pprgnn.data.card import Card, Source
+from pprgnn.data.card import COUNTS, Card, Source
 from pprgnn.data.catalog import find, handle
 from pprgnn.data.roots import bundled_folder, data_root
 from pprgnn.errors import DataError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
 
 Readiness = Literal["ready", "ready (inside grakel)", "generated", "needs download", "missing"]
-COUNTS = ("graphs", "nodes", "edges", "features", "classes")  # of a card
 BUNDLED = "MUTAG"  # grakel carries its files
 
 

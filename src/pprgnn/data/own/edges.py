@@ -15,8 +15,9 @@ from torch import Tensor
 
 from pprgnn.data.own.features import learn_written, read_texts
 from pprgnn.data.own.reading import Reading, Style
-from pprgnn.data.own.table import Table
+from pprgnn.data.own.table import Table, first
 from pprgnn.data.own.text_file import trimmed
+from pprgnn.data.raw_files import distinct, is_dense, number_ids
 from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def edges_of(
         if len(edges) == 0:
             raise DataError(f"{edges.origin} has no edges and there is no node table, so there is no graph.")
         kept = np.ones(len(edges), dtype=bool)
-        ids, source, destination = number_ids(*id_columns((edges, ends)))
+        ids, source, destination = _number_ends(*id_columns((edges, ends)))
     else:
         if len(nodes) == 0:
             raise DataError(f"{nodes.origin} has no rows; expected one for each node.")
@@ -134,8 +135,7 @@ def id_columns(*places: tuple[Table, Sequence[str]]) -> list[pa.ChunkedArray]:
         columns = [each for table, names in places for each in table.texts(names, na_is_missing=False)]
     named = [(table, name) for table, names in places for name in names]
     for (table, name), column in zip(named, columns, strict=True):
-        if column.null_count:
-            row = _first(pc.is_null(column))
+        if (row := first(pc.is_null(column))) is not None:
             raise DataError(
                 f"{table.where(row)}, column {name!r} must hold a node id, but is empty; fill it or drop the row "
                 f"(--empty-ids drop)."
@@ -160,30 +160,20 @@ def _whole_numbers(table: Table, names: Sequence[str]) -> list[pa.ChunkedArray]:
     return numbers
 
 
-def number_ids(source: pa.ChunkedArray, destination: pa.ChunkedArray) -> tuple[pa.Array, Index, Index]:
+def _number_ends(source: pa.ChunkedArray, destination: pa.ChunkedArray) -> tuple[pa.Array, Index, Index]:
     """Every id that occurs, sorted, and the positions of the edges' ends among them."""
     if pa.types.is_integer(source.type):
-        ends = np.concatenate([np.asarray(source), np.asarray(destination)])
-        low, high = int(ends.min()), int(ends.max())
-        if _is_dense(low, high, len(ends)):
-            occurs = np.zeros(high - low + 1, dtype=bool)
-            ends -= low
-            occurs[ends] = True
-            ids = np.flatnonzero(occurs)
-            position = (np.cumsum(occurs) - 1)[ends]
-            return pa.array(ids + low), position[: len(source)], position[len(source) :]
-    encoded = pc.dictionary_encode(pa.chunked_array([*source.chunks, *destination.chunks]))
-    distinct = encoded.chunk(0).dictionary  # all chunks share it
-    order = np.asarray(pc.sort_indices(distinct)).astype(np.int64)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    position = rank[np.concatenate([np.asarray(chunk.indices) for chunk in encoded.chunks])]
-    return distinct.take(pa.array(order)), position[: len(source)], position[len(source) :]
-
-
-def _is_dense(low: int, high: int, count: int) -> bool:
-    """Whether a table from `low` to `high` is not much larger than what is looked up in it."""
-    return high - low <= 8 * count + 1024
+        known, position = number_ids(np.concatenate([np.asarray(source), np.asarray(destination)]))
+        ids = pa.array(known)
+    else:
+        encoded = pc.dictionary_encode(pa.chunked_array([*source.chunks, *destination.chunks]))
+        words = encoded.chunk(0).dictionary  # all chunks share it
+        order = np.asarray(pc.sort_indices(words)).astype(np.int64)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        position = rank[np.concatenate([np.asarray(chunk.indices) for chunk in encoded.chunks])]
+        ids = words.take(pa.array(order))
+    return ids, position[: len(source)], position[len(source) :]
 
 
 def _refuse_duplicates(nodes: Table, ids: pa.Array) -> None:
@@ -204,16 +194,12 @@ def look_up(wanted: pa.ChunkedArray, ids: pa.Array) -> Index:
     if pa.types.is_integer(ids.type):
         numbers, known = np.asarray(wanted), np.asarray(ids)
         low, high = int(known.min()), int(known.max())
-        if _is_dense(low, high, len(known) + len(numbers)):
+        if is_dense(low, high, len(known) + len(numbers)):
             table = np.full(high - low + 2, -1, dtype=np.int64)
             table[known - low] = np.arange(len(known))
             inside = (numbers >= low) & (numbers <= high)
             return np.asarray(table[np.where(inside, numbers - low, -1)])  # the last entry stays -1
     return np.asarray(pc.fill_null(pc.index_in(wanted, value_set=ids), -1)).astype(np.int64)
-
-
-def _first(mask: pa.ChunkedArray) -> int:
-    return int(np.flatnonzero(np.asarray(mask))[0])
 
 
 # --------------------------------------------------------------------------------------------------- weights
@@ -228,9 +214,7 @@ def _weights(edges: Table, name: str, reading: Reading | None) -> Weights:
     weight: Weights
     if text is not None:
         weight, there, _ = (reading or Reading()).read(text)
-        wrong = np.flatnonzero(~there & np.asarray(pc.is_valid(trimmed(text))))
-        if len(wrong):
-            row = int(wrong[0])
+        if (row := first(~there & np.asarray(pc.is_valid(trimmed(text))))) is not None:
             raise DataError(
                 f"{edges.where(row)}, column {name!r} must hold the weight of the edge, a number, but holds "
                 f"{text[row].as_py()!r}; correct it, or name another weight column ('' for none)."
@@ -244,12 +228,9 @@ def _weights(edges: Table, name: str, reading: Reading | None) -> Weights:
                 f"{edges.origin}, column {name!r} must hold weights, which are numbers, but holds {column.type}; "
                 f"name another weight column ('' for none)."
             ) from None
-    if not there.all():
-        row = int(np.flatnonzero(~there)[0])
+    if (row := first(~there)) is not None:
         raise DataError(f"{edges.where(row)}, column {name!r} must hold the edge's weight, but is empty; fill it.")
-    bad = np.flatnonzero(~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0))
-    if len(bad):
-        row = int(bad[0])
+    if (row := first(~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0))) is not None:
         raise DataError(
             f"{edges.where(row)}, column {name!r} must be a finite number >= 0, but is {weight[row]}; correct it."
         )
@@ -268,18 +249,18 @@ def merge_edges(
     given = len(source)
     if directed:
         key = source * num_nodes + destination
-        key, weight = (_sorted_once(key), None) if weight is None else _sum_by_key(key, weight)
-        distinct = len(key)
+        key, weight = (distinct(key), None) if weight is None else _sum_by_key(key, weight)
+        different = len(key)
     else:
         pair = np.minimum(source, destination) * num_nodes + np.maximum(source, destination)
         if weight is None:
-            pair = _sorted_once(pair)
+            pair = distinct(pair)
         else:
             pair, weight = _sum_by_pair(pair, source > destination, weight, notes)
-        distinct = len(pair)
+        different = len(pair)
         key, weight = _both_directions(pair, weight, num_nodes)
-    if distinct < given:
-        notes.append(f"{given - distinct:,} of {given:,} edges are listed more than once and were merged")
+    if different < given:
+        notes.append(f"{given - different:,} of {given:,} edges are listed more than once and were merged")
     edge_index = np.empty((2, len(key)), dtype=np.int64)
     np.divmod(key, num_nodes, out=(edge_index[0], edge_index[1]))
     return torch.from_numpy(edge_index), None if weight is None else torch.from_numpy(weight.astype(np.float32))
@@ -290,11 +271,6 @@ def _starts(key: Index) -> NDArray[np.bool_]:
     first = np.ones(len(key), dtype=bool)
     np.not_equal(key[1:], key[:-1], out=first[1:])
     return first
-
-
-def _sorted_once(key: Index) -> Index:
-    key.sort()
-    return key[_starts(key)]
 
 
 def _sum_by_key(key: Index, weight: Weights) -> tuple[Index, Weights]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pprgnn.data.own.features import Feature
 from pprgnn.data.own.labels import Label, read_parts
-from pprgnn.data.own.reading import Reading, Style
+from pprgnn.data.own.reading import Reading, Style, as_tuples
 from pprgnn.data.own.table import Table, read_table
 from pprgnn.errors import DataError
 
@@ -91,18 +91,16 @@ class Schema:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         features = [feature.to_dict() for feature in self.features]
-        label = None if self.label is None else self.label.to_dict()
-        plain = {"columns": asdict(self.columns), "features": features, "label": label}
-        plain["weight"] = None if self.weight is None else asdict(self.weight)
+        plain = asdict(self) | {"features": features}
         return dict(json.loads(json.dumps(plain)))  # the same before and after it was written to a file
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Schema:
         """The inverse of :meth:`to_dict`."""
-        lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values["columns"].items()}
-        label = None if values["label"] is None else Label.from_dict(values["label"])
+        features = tuple(Feature.from_dict(feature) for feature in values["features"])
+        label = None if values["label"] is None else Label(**as_tuples(values["label"]))
         weight = None if values.get("weight") is None else Reading.from_dict(values["weight"])
-        return cls(Columns(**lists), tuple(Feature.from_dict(f) for f in values["features"]), label, weight)
+        return cls(Columns(**as_tuples(values["columns"])), features, label, weight)
 
 
 def as_fields(named: Mapping[str, Any]) -> dict[str, Any]:

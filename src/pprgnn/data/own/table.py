@@ -162,6 +162,12 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
+def first(mask: Any) -> int | None:
+    """The first row where the mask is true, if there is one."""
+    rows = np.flatnonzero(np.asarray(mask))
+    return int(rows[0]) if len(rows) else None
+
+
 def some(values: Sequence[str]) -> str:
     """The first few of them, for messages."""
     return ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")
