@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,7 +13,7 @@ from pprgnn.baselines.baseline import Task, TaskNetwork
 from pprgnn.baselines.equilibrium_conv import Acceleration
 from pprgnn.baselines.fixed_point import fixed_point
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.csr import index_dtype
+from pprgnn.core.csr import csr_tensor, index_dtype
 from pprgnn.core.kernel import multiply
 from pprgnn.errors import DataError
 from pprgnn.nn.dropout import TorchDropout
@@ -202,8 +201,4 @@ def _incidence(adj: Adjacency) -> Incidence:
 
 def _csr(crow: Tensor, col: Tensor, value: Tensor, columns: int) -> Tensor:
     index = index_dtype(max(len(crow), columns), len(col))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(
-            crow.to(index), col.to(index), value, size=(len(crow) - 1, columns), check_invariants=False
-        )
+    return csr_tensor(crow.to(index), col.to(index), value, columns)

@@ -7,7 +7,7 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Table:
     path: Path | None = None  # of a file whose first row may hold names or not ...
     header: bool = True  # ... and whether it does
     rows: NDArray[np.int64] | None = None  # which rows of the file, in which order; -1: one that was added
+    _texts: dict[str, pa.ChunkedArray] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, count in Counter(self.columns.column_names).items():
@@ -81,7 +82,10 @@ class Table:
 
     def text(self, name: str) -> pa.ChunkedArray:
         """A column of names: blank ones are missing, and 1.0 is 1 (pandas makes floats when one is missing)."""
-        return trimmed(pc.replace_substring_regex(self.texts([name])[0], r"^([-+]?\d+)\.0+$", r"\1"))
+        if name not in self._texts:  # labels are asked for several times, and each would read the file again
+            text = pc.replace_substring_regex(self.texts([name])[0], r"^([-+]?\d+)\.0+$", r"\1")
+            self._texts[name] = trimmed(text)
+        return self._texts[name]
 
     def _as_text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         kind = column.type
