@@ -11,9 +11,9 @@ import typer
 
 from pprgnn.cli.data_import import import_command
 from pprgnn.cli.group import Group
-from pprgnn.data.card import Card
+from pprgnn.data.card import COUNTS, Card
 from pprgnn.data.catalog import CATALOG, find, handle
-from pprgnn.data.registry import COUNTS, differences, folder_of, load, state
+from pprgnn.data.registry import differences, folder_of, load, state
 from pprgnn.data.roots import data_root
 from pprgnn.errors import DataError
 from pprgnn.training.terminal import is_terminal, paragraph, state_word, styled, table, width

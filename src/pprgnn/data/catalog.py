@@ -10,6 +10,7 @@ import difflib
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pprgnn.data.card import COUNTS, Card, Metric, Source
 from pprgnn.data.roots import data_root
@@ -33,7 +34,7 @@ NESTED = "10 published nested folds (Errica et al. 2020), or 10 folds stratified
 
 
 # ------------------------------------------------------------------------------------------------- the families
-def _counted(counts: Counts) -> dict[str, int | None]:
+def _counted(counts: Counts) -> dict[str, Any]:
     return dict(zip(COUNTS, counts, strict=True))
 
 

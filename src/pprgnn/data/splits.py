@@ -22,8 +22,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pprgnn.data.card import Task
-from pprgnn.data.folds import NESTED, by_folds
-from pprgnn.data.sampling import OPTIMISTIC, Array, Sample, check_fraction, labelled, percent, strata_of, take
+from pprgnn.data.sampling import (
+    NESTED,
+    OPTIMISTIC,
+    Array,
+    Sample,
+    by_folds,
+    check_fraction,
+    labelled,
+    percent,
+    strata_of,
+    take,
+)
 from pprgnn.data.split import Split
 from pprgnn.errors import DataError
 

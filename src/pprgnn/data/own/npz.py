@@ -41,7 +41,8 @@ def from_npz(path: Path | str, *, name: str | None = None, directed: bool = Fals
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise DataError(f"{path} must be an npz file of several arrays, but is a single one; use numpy.savez.")
         if {"format", "shape"} <= set(file.files):
-            return from_scipy(sp.load_npz(path), name=name)  # never unpickles
+            matrix: Any = sp.load_npz(path)  # never unpickles
+            return from_scipy(matrix, name=name)
         data, class_names = _npz_graph(file, path)
     checked = checked_graph(data, path.name)
     if not directed:
