@@ -169,22 +169,12 @@ def iterate(
     return state
 
 
-def fixed_point(
-    function: Callable[[Tensor], Tensor],
-    start: Tensor,
-    *,
-    step: float,
-    tol: float,
-    cap: int,
-    remedy: str,
-    accelerate: bool = False,
-) -> Tensor:
+def fixed_point(function: Callable[[Tensor], Tensor], start: Tensor, **options: Any) -> Tensor:
     """x = f(x), with the gradient of the implicit function theorem for all that ``function`` reads.
 
     The backward pass solves g = ḡ + Jᵀg with the same iteration, J being the derivative of f at x: memory does not
-    grow with the number of steps. Not differentiable twice. Arguments are those of :func:`iterate`.
+    grow with the number of steps. Not differentiable twice. ``options`` are the arguments of :func:`iterate`.
     """
-    options: dict[str, Any] = {"step": step, "tol": tol, "cap": cap, "remedy": remedy, "accelerate": accelerate}
     state = iterate(function, start, **options)
     result = function(state)
     if result.requires_grad:

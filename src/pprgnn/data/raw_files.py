@@ -5,13 +5,14 @@ Errors name the file, the line and the remedy.
 
 from __future__ import annotations
 
+import gzip
 import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,11 @@ _READ_OPTIONS = ("skip_rows", "column_names", "autogenerate_column_names", "enco
 
 
 # --------------------------------------------------------------------------------------------------------- text
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file to be read; what is in it, if its name says that it is compressed."""
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
 def read_numbers(
     path: Path,
     columns: int | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import zlib
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from torch_geometric.data import Data
 
 from pprgnn.data.card import Card
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.raw_files import distinct, number_ids, read_numbers, undirected
+from pprgnn.data.raw_files import distinct, number_ids, open_bytes, read_numbers, undirected
 from pprgnn.errors import DataError
 
 T = TypeVar("T")
@@ -130,10 +129,10 @@ def _comment_lines(path: Path) -> int:
         return _read(path, lambda: sum(1 for _ in itertools.takewhile(lambda line: line.startswith(b"#"), file)))
 
 
-def _open(path: Path) -> gzip.GzipFile | IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     if not path.is_file():
         raise DataError(f"{path} is missing; fetch the data set again.")
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+    return open_bytes(path)
 
 
 def _read(path: Path, action: Callable[[], T]) -> T:
