@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from pprgnn import Status
-from pprgnn.baselines import anderson
 from pprgnn.baselines import equilibrium as module
+from pprgnn.baselines import fixed_point
 from pprgnn.baselines.equilibrium import equilibrium
 from pprgnn.baselines.fixed_point import Anderson
 from tests.baselines.test_equilibrium import contracting, dense, unrolled
@@ -163,7 +163,7 @@ def test_memory_does_not_depend_on_the_number_of_steps(monkeypatch):
     counts = []
     for tol in (1e-3, 1e-12):
         taken = []
-        for where in (module, anderson):
+        for where in (module, fixed_point):
             real = where.acquire
             monkeypatch.setattr(
                 where, "acquire", lambda like, real=real, taken=taken: taken.append(like.numel()) or real(like)

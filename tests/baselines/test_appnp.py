@@ -253,13 +253,12 @@ def test_dropped_entries_are_others_in_each_step_and_have_the_right_gradient(dir
 def test_entries_are_dropped_in_training_only():
     edge_index, _, x = graph()
     network = build(APPNPNet, dropout=0.5, drop_entries=True)
-    network.dropout.p, network.mlp.dropout = 0.5, [0.0, 0.0]
-    whole = network.propagate(x, Adjacency.from_edge_index(edge_index, num_nodes=N, dtype=torch.float64))
+    whole = network.pagerank(x, Adjacency.from_edge_index(edge_index, num_nodes=N, dtype=torch.float64))
     network.train()
     adj = Adjacency.from_edge_index(edge_index, num_nodes=N, dtype=torch.float64)
     torch.manual_seed(0)
-    some = torch.stack([network.propagate(x, adj) for _ in range(2000)])
+    some = torch.stack([network.pagerank(x, adj) for _ in range(2000)])
     assert not torch.equal(some[0], some[1])
     torch.testing.assert_close(some.mean(0), whole, atol=0.15, rtol=0.0)  # unbiased: the draws are independent
     network.drop_entries = False
-    torch.testing.assert_close(network.propagate(x, adj), whole)
+    torch.testing.assert_close(network.pagerank(x, adj), whole)

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from pprgnn.cli import data as commands
 from pprgnn.cli.main import app
 from pprgnn.cli.training_options import config_for
-from pprgnn.data import bundled, catalog, checksums, download, fetch
+from pprgnn.data import catalog, download, fetch, roots
 from pprgnn.data.catalog import CATALOG
 from pprgnn.data.registry import State
 from pprgnn.training import terminal
@@ -94,7 +94,7 @@ def on_terminal(*arguments, columns=80, **environment):
 
 # ------------------------------------------------------------------------------------------------------------ list
 def test_list_in_a_pipe_is_plain(monkeypatch):
-    monkeypatch.setattr(bundled, "find_spec", lambda _: None)
+    monkeypatch.setattr(roots, "find_spec", lambda _: None)
     done = call("list")
     lines = done.stdout.splitlines()
     assert done.exit_code == 0
@@ -299,8 +299,8 @@ def test_sigint_ends_a_real_process_with_130(server, tmp_path):
 
 def test_changed_files_need_a_word(server, monkeypatch):
     known = {"Toy/raw/Toy_A.txt": "0" * 64}
-    monkeypatch.setattr(checksums, "known", lambda: known)
-    monkeypatch.setattr(fetch, "known", lambda: known)
+    monkeypatch.setattr(download, "known_checksums", lambda: known)
+    monkeypatch.setattr(fetch, "known_checksums", lambda: known)
     done = call("fetch", "TU/Toy")
     assert done.exit_code == 1
     assert "does not have the expected SHA-256" in done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from torch_geometric.datasets import PPI, HeterophilousGraphDataset, Planetoid, TUDataset
 
-from pprgnn.data import catalog, checksums
+from pprgnn.data import catalog, download
 from pprgnn.data.catalog import CATALOG, find, handle
 from pprgnn.errors import DataError
 
@@ -165,10 +165,10 @@ def test_the_folds_of_imdb_are_those_without_degrees():
 def test_checksums_belong_to_files_of_the_catalogue():
     root = Path("/")
     described = {path for card in CATALOG for source in card.sources for path in source.paths(root)}
-    listed = {root / name for name in checksums.known()}
+    listed = {root / name for name in download.known_checksums()}
     assert listed <= described
     assert len(listed) == 108
-    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in checksums.known().values())
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in download.known_checksums().values())
 
 
 def test_checksums_cover_the_disk(data_root):
@@ -180,7 +180,7 @@ def test_checksums_cover_the_disk(data_root):
         for source in card.sources
         for path in source.paths(data_root)
     }
-    assert (files & described) - set(checksums.known()) <= {"com-dblp/com-dblp.all.cmty.txt.gz"}
+    assert (files & described) - set(download.known_checksums()) <= {"com-dblp/com-dblp.all.cmty.txt.gz"}
 
 
 def test_the_catalogue_needs_no_torch():

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from pprgnn.data import checksums, dgcnn_text
 from pprgnn.data import download as download_module
 from pprgnn.data import fetch as module
 from pprgnn.data.card import Source
@@ -35,8 +34,8 @@ def server(monkeypatch):
 def listed(monkeypatch):
     """The list of checksums, to be filled by the test."""
     known: dict[str, str] = {}
-    monkeypatch.setattr(checksums, "known", lambda: known)
-    monkeypatch.setattr(module, "known", lambda: known)
+    monkeypatch.setattr(download_module, "known_checksums", lambda: known)
+    monkeypatch.setattr(module, "known_checksums", lambda: known)
     return known
 
 
@@ -232,7 +231,7 @@ def test_dgcnn_text_becomes_a_tu_set(server, tmp_path):
 def test_other_text_is_refused(tmp_path, text):
     (tmp_path / "Toy.txt").write_text(text)
     with pytest.raises(DataError, match="not a whole file in the format of DGCNN"):
-        dgcnn_text.rewrite(tmp_path / "Toy.txt", "Toy", tmp_path)
+        module.rewrite_dgcnn(tmp_path / "Toy.txt", "Toy", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["Toy.txt"]
 
 

@@ -1,21 +1,19 @@
-"""PPNP and APPNP, as their paper builds them: predict first, then propagate by personalised PageRank."""
+"""PPNP, APPNP and GPR-GNN, as their papers build them: predict first, then propagate by PageRank."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import APPNP, MLP
 
+from pprgnn.baselines.baseline import Task, TaskNetwork
 from pprgnn.baselines.exact_pagerank import dropping_power_iteration, exact_pagerank, power_iteration
-from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.nn.dropout import TorchDropout
-from pprgnn.nn.network import check_features
-from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
+from pprgnn.nn.dropout import TorchDropout, dropout
+from pprgnn.nn.through_adjacency import through_adjacency
 
 
 class PredictThenPropagate(TaskNetwork):
@@ -29,38 +27,30 @@ class PredictThenPropagate(TaskNetwork):
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"],
+        task: Task,
         *,
         hidden: int,
         layers: int,
         dropout: float,
         pooling: str,
     ) -> None:
-        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout)
-        self.in_channels = in_channels
+        super().__init__(in_channels, num_classes, task, hidden, dropout=dropout, pooling=pooling)
         out = hidden if self.for_graphs else num_classes
-        self.dropout = TorchDropout(dropout)
+        self.input_dropout = TorchDropout(dropout)
         self.mlp = MLP([in_channels, *[hidden] * (layers - 1), out], dropout=dropout, norm=None)
 
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """The perceptron, then the propagation."""
-        x = check_features(x, self.in_channels, sparse=True)
-        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
-        return self.propagate(self.mlp(self.dropout(x)), adj)
+    def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
+        """The perceptron, then PageRank."""
+        return self.pagerank(self.predict(x), adj)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """What each node says by itself."""
+        predicted: Tensor = self.mlp(self.input_dropout(x))
+        return predicted
 
     @abstractmethod
-    def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
+    def pagerank(self, h: Tensor, adj: Adjacency) -> Tensor:
         """From what each node says by itself to what its neighbourhood says."""
-
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """Without dropout."""
-        return self.dropout.p == 0
-
-    @property
-    def adjacency_options(self) -> dict[str, Any]:
-        """With self-loops, symmetrically normalised."""
-        return {"normalize": "sym", "add_self_loops": True}
 
     def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
         """All but those of the first layer."""
@@ -83,7 +73,7 @@ class APPNPNet(PredictThenPropagate):
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Task = "node",
         *,
         hidden: int = 64,
         layers: int = 2,
@@ -99,12 +89,12 @@ class APPNPNet(PredictThenPropagate):
         self.steps = through_adjacency(APPNP(hops, alpha, normalize=False))
         self.drop_entries = drop_entries
 
-    def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
+    def pagerank(self, h: Tensor, adj: Adjacency) -> Tensor:
         """The steps; PyG's where edge weights want a gradient, too."""
         if adj.value.requires_grad:
             z: Tensor = self.steps(h, adj)
             return z
-        alpha, hops, rate = self.steps.alpha, self.steps.K, self.dropout.p
+        alpha, hops, rate = self.steps.alpha, self.steps.K, self.dropout
         if self.training and self.drop_entries and rate:
             return dropping_power_iteration(adj, h, alpha=alpha, hops=hops, dropout=rate)
         return power_iteration(adj, h, alpha=alpha, hops=hops)
@@ -124,7 +114,7 @@ class PPNPNet(PredictThenPropagate):
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Task = "node",
         *,
         hidden: int = 64,
         layers: int = 2,
@@ -138,6 +128,68 @@ class PPNPNet(PredictThenPropagate):
         )
         self.alpha, self.solve_tol = alpha, solve_tol
 
-    def propagate(self, h: Tensor, adj: Adjacency) -> Tensor:
+    def pagerank(self, h: Tensor, adj: Adjacency) -> Tensor:
         """The solution."""
         return exact_pagerank(adj, h, alpha=self.alpha, tol=self.solve_tol)
+
+
+class GPRGNNNet(PredictThenPropagate):
+    r"""Chien et al.'s network, with dropout before each layer and before the hops.
+
+    .. math::
+        \mathbf{Z} = \sum_{k=0}^{K} \gamma_k \mathbf{\tilde{A}}^k \mathrm{MLP}(\mathbf{X})
+
+    The :math:`\gamma_k` are learned, from those of personalised PageRank on: :math:`\alpha (1 - \alpha)^k`, and
+    :math:`(1 - \alpha)^K` for the last. Their weight decay is ``training.recursion_weight_decay``, 0 in the paper.
+    :math:`\mathbf{Z}` holds the logits of nodes; for graphs, pooling and a head follow.
+
+    Args:
+        hops: :math:`K`.
+        alpha: Of the PageRank that the weights start from.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: Task = "node",
+        *,
+        hidden: int = 64,
+        layers: int = 2,
+        dropout: float = 0.5,
+        pooling: str = "sum",
+        hops: int = 10,
+        alpha: float = 0.1,
+    ) -> None:
+        super().__init__(
+            in_channels, num_classes, task, hidden=hidden, layers=layers, dropout=dropout, pooling=pooling
+        )
+        self.hops, self.alpha = hops, alpha
+        self.gamma = torch.nn.Parameter(torch.empty(hops + 1))
+        self._start()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew; the weights of the hops are PageRank's again."""
+        super().reset_parameters()
+        self._start()
+
+    def _start(self) -> None:
+        powers = (1 - self.alpha) ** torch.arange(self.hops + 1, dtype=torch.float64)
+        powers[:-1] *= self.alpha
+        with torch.no_grad():
+            self.gamma.copy_(powers)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """With dropout on what is predicted, too."""
+        return dropout(self.mlp(dropout(x, self.dropout, self.training)), self.dropout, self.training)
+
+    def pagerank(self, h: Tensor, adj: Adjacency) -> Tensor:
+        """All hops."""
+        state: Tensor = self.gamma[-1] * h
+        for weight in self.gamma[:-1].flip(0):  # Horner's rule: one product per hop, and no powers to keep
+            state = adj @ state + weight * h
+        return state
+
+    def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
+        """The weights of the hops."""
+        yield self.gamma

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import Conv1d, Dropout, Flatten, Linear, MaxPool1d, ReLU
 from torch_geometric.nn import GCNConv, SortAggregation
 
-from pprgnn.nn.network import Network, check_batch, check_features
-from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
+from pprgnn.baselines.baseline import Baseline
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.nn.network import check_batch
+from pprgnn.nn.through_adjacency import through_adjacency
 
 LEAST_NODES = 10  # with fewer, nothing is left for the second convolution
 ROUNDING = 1e-4
 
 
-class DGCNNet(Network):
+class DGCNNet(Baseline):
     r"""Sorts the nodes of a graph by their states and reads the first ``k`` of them like a sequence.
 
     .. math:: H_{l+1} = \tanh(D^{-1}(A + I) H_l W_l)
@@ -30,6 +32,9 @@ class DGCNNet(Network):
         typical_nodes: How many nodes three fifths of the graphs have at least; 30 if not known.
         k: How many nodes are kept; 0: ``typical_nodes``, but not fewer than 10.
     """
+
+    normalize = "row"  # averages over the neighbours and the node itself
+    sparse_input = False
 
     def __init__(
         self,
@@ -69,10 +74,8 @@ class DGCNNet(Network):
             Linear(128, num_classes),
         )
 
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+    def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         """The states of all layers, side by side."""
-        x = check_features(x, self.in_channels)
-        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         states = [x]
         for conv in self.convs:
             states.append(conv(states[-1], adj).tanh_())
@@ -98,8 +101,3 @@ class DGCNNet(Network):
     def encode_is_deterministic(self) -> bool:
         """``True``: only the head has dropout."""
         return True
-
-    @property
-    def adjacency_options(self) -> dict[str, Any]:
-        """Averages over the neighbours and the node itself."""
-        return {"normalize": "row", "add_self_loops": True}

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.baselines.anderson import Anderson
+from pprgnn.baselines.fixed_point import Anderson
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.adjoint import refuse_twice
@@ -266,28 +266,22 @@ def _accelerated(run: _Bundles, search: _Search, scale: float, rate: _Rate, ampl
     ``amplification`` times the change by a bundle: the largest that was seen, between any two bundles.
     """
     mixing, x = Anderson(run.last), acquire(run.last)
-    smallest, moved, mixed = math.inf, 0.0, False
+    moved = 0.0
     while search.steps < search.max_depth and mixing.active:
         x.copy_(run.last)
         count = min(BUNDLE, search.max_depth - search.steps)
         run.steps(count)
         search.steps += count
         columns = run.change() / scale
-        size = rate.size(columns)
-        if mixed:
-            mixed = False
-            if not size <= smallest * rate.least**count:  # or is no number
-                mixing.reject(run.last)
-                continue
-            mixing.accept()
-        smallest = min(smallest, size)
+        if not mixing.accepts(rate.size(columns), rate.least**count, run.last):
+            continue
         mixing.add(x, run.last)
         if mixing.count > 1:
             amplification = max(amplification, mixing.amplification(moved))
         change = float(torch.linalg.vector_norm(columns))
         if search.settled(change, rate.error(columns), mixing.residual / scale * amplification):
             break
-        mixed = mixing.mix(run.last)
+        mixing.mixed = mixing.mix(run.last)
         moved = float(torch.dist(run.last, x))
     mixing.release()
     release(x)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.nn import GATConv
 
-from pprgnn.baselines.task_network import TaskNetwork
+from pprgnn.baselines.baseline import Task, TaskNetwork
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn.dropout import dropout
-from pprgnn.nn.network import check_features
 from pprgnn.nn.stacked import norm_layer
 
 
@@ -39,11 +38,13 @@ class GATNet(TaskNetwork):
         skip: Skip connections around the hidden layers that lie between others.
     """
 
+    plain_edges = True
+
     def __init__(
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Task = "node",
         *,
         hidden: int = 8,
         layers: int = 2,
@@ -57,8 +58,8 @@ class GATNet(TaskNetwork):
         residual: bool = False,
     ) -> None:
         width = heads * hidden
-        super().__init__(task, width, num_classes, pooling=pooling, dropout=dropout)
-        self.in_channels, self.dropout, self.attention_dropout = in_channels, dropout, attention_dropout
+        super().__init__(in_channels, num_classes, task, width, dropout=dropout, pooling=pooling)
+        self.attention_dropout = attention_dropout
         inner = layers if self.for_graphs else layers - 1
         sizes = [in_channels, *[width] * inner]
         self.convs = torch.nn.ModuleList(
@@ -73,9 +74,8 @@ class GATNet(TaskNetwork):
             norm_layer(norm if self.normalizes else None, width) for _ in range(inner)
         )
 
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """All layers."""
-        x = check_features(x, self.in_channels, sparse=True)
+    def adjacency(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Any:
+        """The edges themselves."""
         if isinstance(edge_index, Adjacency):
             raise DataError("GAT weighs edges itself: it needs a plain edge_index, but got a pprgnn.Adjacency.")
         if edge_weight is not None:
@@ -83,8 +83,12 @@ class GATNet(TaskNetwork):
                 "GAT cannot use edge weights, but the graph has some; leave them out or choose a system that can, "
                 "such as GCN."
             )
+        return edge_index
+
+    def propagate(self, x: Tensor, adj: Any) -> Tensor:
+        """All layers."""
         for number, conv in enumerate(self.convs, 1):
-            x = conv(dropout(x, self.dropout, self.training), edge_index)
+            x = conv(dropout(x, self.dropout, self.training), adj)
             if number < len(self.convs) or self.for_graphs:
                 x = F.elu(self.norms[number - 1](x))
         return x

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import GCN2Conv
 
-from pprgnn.baselines.task_network import TaskNetwork
+from pprgnn.baselines.baseline import Task, TaskNetwork
+from pprgnn.core.adjacency import Adjacency
 from pprgnn.nn.dropout import dropout
-from pprgnn.nn.network import check_features
-from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
+from pprgnn.nn.through_adjacency import through_adjacency
 
 
 class GCNIINet(TaskNetwork):
@@ -37,7 +36,7 @@ class GCNIINet(TaskNetwork):
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Task = "node",
         *,
         hidden: int = 64,
         layers: int = 64,
@@ -48,19 +47,16 @@ class GCNIINet(TaskNetwork):
         theta: float = 0.5,
         shared_weights: bool = True,
     ) -> None:
-        node_head = torch.nn.Sequential(torch.nn.Dropout(dropout), torch.nn.Linear(hidden, num_classes))
-        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout, node_head=node_head)
-        self.in_channels, self.dropout, self.residual = in_channels, dropout, residual
+        super().__init__(in_channels, num_classes, task, hidden, dropout=dropout, pooling=pooling, node_layers=1)
+        self.residual = residual
         self.first = torch.nn.Linear(in_channels, hidden)
         self.convs = torch.nn.ModuleList(
             through_adjacency(GCN2Conv(hidden, alpha, theta, number, shared_weights, normalize=False))
             for number in range(1, layers + 1)
         )
 
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+    def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         """All layers but the last linear one."""
-        x = check_features(x, self.in_channels, sparse=True)
-        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize="sym", add_self_loops=True)
         first: Tensor = self.first(dropout(x, self.dropout, self.training)).relu()
         state = first
         for conv in self.convs:
@@ -68,16 +64,6 @@ class GCNIINet(TaskNetwork):
             new = conv(state, first, adj)
             state = (new + state if self.residual else new).relu()
         return state
-
-    @property
-    def adjacency_options(self) -> dict[str, Any] | None:
-        """With self-loops, symmetrically normalised."""
-        return {"normalize": "sym", "add_self_loops": True}
-
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """Without dropout."""
-        return self.dropout == 0
 
     def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
         """The weights of the convolutions."""

@@ -12,8 +12,7 @@ from torch_geometric.transforms import GDC
 
 from pprgnn.baselines.gcn import GCNNet
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.data.errors import DataError
-from pprgnn.nn.through_adjacency import as_adjacency
+from pprgnn.errors import DataError
 
 MOST_NODES = 20_000  # the dense matrices then take 8 GB, and the inverse some minutes
 
@@ -33,6 +32,8 @@ class GDCNet(GCNNet):
         alpha: How likely a walk of PageRank returns to its start.
         keep: How many entries are kept per node.
     """
+
+    normalize, self_loops = None, False  # diffusion does both
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class GDCNet(GCNNet):
 
     def adjacency(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Adjacency:
         """Of the new graph."""
-        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, normalize=None, add_self_loops=False)
+        adj = super().adjacency(x, edge_index, edge_weight)
         kept = _rewired.setdefault(adj, {})
         if self.options not in kept:
             kept[self.options] = self._rewire(adj)
@@ -81,8 +82,3 @@ class GDCNet(GCNNet):
         )
         new = diffusion(Data(edge_index=torch.stack([col, row]), edge_attr=adj.value, num_nodes=n))
         return Adjacency.from_edge_index(new.edge_index, new.edge_attr, n, normalize=None, dtype=adj.dtype)
-
-    @property
-    def adjacency_options(self) -> dict[str, Any] | None:
-        """As the graph is: diffusion adds self-loops and normalises."""
-        return {"normalize": None, "add_self_loops": False}

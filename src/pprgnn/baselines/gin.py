@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
 import torch
 from torch import Tensor
 from torch_geometric.nn import MLP, BatchNorm, GINConv
 from torch_geometric.nn.resolver import aggregation_resolver
 
-from pprgnn.nn.network import Network, check_batch, check_features
-from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
+from pprgnn.baselines.baseline import Baseline, Task
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.nn.network import check_batch
+from pprgnn.nn.through_adjacency import through_adjacency
 
 
-class GINNet(Network):
+class GINNet(Baseline):
     r"""Sums of neighbours through perceptrons: tells apart all that the Weisfeiler-Leman test does.
 
     .. math:: H_{l+1} = \mathrm{ReLU}(\mathrm{BN}(\mathrm{MLP}_l((1 + \epsilon_l) H_l + A H_l)))
@@ -26,11 +26,14 @@ class GINNet(Network):
         train_eps: Learn :math:`\epsilon_l`, which is 0 otherwise.
     """
 
+    normalize, self_loops = None, False  # plain sums over the neighbours
+    sparse_input = False
+
     def __init__(
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Task = "node",
         *,
         hidden: int = 64,
         layers: int = 4,
@@ -53,10 +56,8 @@ class GINNet(Network):
         self.heads = torch.nn.ModuleList(torch.nn.Linear(width, num_classes) for width in widths)
         self.dropout = torch.nn.Dropout(dropout)
 
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+    def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         """The states of all layers, side by side."""
-        x = check_features(x, self.in_channels)
-        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         states = [x]
         for conv, norm in zip(self.convs, self.norms, strict=True):
             states.append(norm(conv(states[-1], adj)).relu_())
@@ -74,8 +75,3 @@ class GINNet(Network):
     def encode_is_deterministic(self) -> bool:
         """``False``: batch norm depends on what else is in the batch."""
         return False
-
-    @property
-    def adjacency_options(self) -> dict[str, Any]:
-        """Plain sums over the neighbours."""
-        return {"normalize": None, "add_self_loops": False}

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from pprgnn.baselines.baseline import Task, TaskNetwork
 from pprgnn.baselines.equilibrium_conv import Acceleration
 from pprgnn.baselines.fixed_point import fixed_point
-from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
-from pprgnn.core.csr import index_dtype
-from pprgnn.data.errors import DataError
+from pprgnn.core.csr import csr_tensor, index_dtype
+from pprgnn.errors import DataError
 from pprgnn.nn.dropout import TorchDropout
-from pprgnn.nn.network import check_features
-from pprgnn.nn.through_adjacency import as_adjacency
 
 REMEDY = "raise model.own.max_steps, or keep K small with a lower training.recursion_lr"
 
@@ -68,7 +65,7 @@ class GINDNet(TaskNetwork):
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Task = "node",
         *,
         hidden: int = 64,
         dropout: float = 0.5,
@@ -79,13 +76,12 @@ class GINDNet(TaskNetwork):
         max_steps: int = 500,
         acceleration: Acceleration = "anderson",
     ) -> None:
-        node_head = torch.nn.Sequential(torch.nn.Dropout(dropout), torch.nn.Linear(hidden, num_classes))
-        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout, node_head=node_head)
+        super().__init__(in_channels, num_classes, task, hidden, dropout=dropout, pooling=pooling, node_layers=1)
         if steady_tol <= 0 or max_steps < 1:
             raise ValueError(
                 f"steady_tol must be above 0 and max_steps >= 1, but came as {steady_tol} and {max_steps}."
             )
-        self.in_channels, self.self_loops = in_channels, self_loops
+        self.normalize, self.self_loops = None, self_loops  # degrees are taken from the matrix
         self.steady_tol, self.max_steps, self.acceleration = steady_tol, max_steps, acceleration
         self.input_dropout = TorchDropout(input_dropout)
         self.read = torch.nn.Linear(in_channels, hidden)
@@ -100,10 +96,8 @@ class GINDNet(TaskNetwork):
     def _start(self) -> None:
         torch.nn.init.kaiming_normal_(self.diffusion.weight, nonlinearity="relu")
 
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+    def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         """The equilibrium."""
-        x = check_features(x, self.in_channels, sparse=True)
-        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         graph, given, weight = incidence(adj), adj.permute(self.read(self.input_dropout(x))), self.diffusion.weight
 
         def pulled_back(state: Tensor) -> Tensor:
@@ -129,11 +123,6 @@ class GINDNet(TaskNetwork):
     def encode_is_deterministic(self) -> bool:
         """Whether there is no dropout on the features."""
         return self.input_dropout.p == 0
-
-    @property
-    def adjacency_options(self) -> dict[str, Any]:
-        """As it is: degrees are taken from it."""
-        return {"normalize": None, "add_self_loops": self.self_loops}
 
     def slow_parameters(self) -> Any:
         """K."""
@@ -212,8 +201,4 @@ def _incidence(adj: Adjacency) -> Incidence:
 
 def _csr(crow: Tensor, col: Tensor, value: Tensor, columns: int) -> Tensor:
     index = index_dtype(max(len(crow), columns), len(col))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(
-            crow.to(index), col.to(index), value, size=(len(crow) - 1, columns), check_invariants=False
-        )
+    return csr_tensor(crow.to(index), col.to(index), value, columns)

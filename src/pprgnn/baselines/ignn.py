@@ -9,7 +9,6 @@ from torch import Tensor
 
 from pprgnn.baselines.direct_ignn import MAX_STEPS, direct_equilibrium
 from pprgnn.baselines.equilibrium_conv import Acceleration, EquilibriumConv
-from pprgnn.baselines.projection import project_columns
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.solution import Solution
 
@@ -98,3 +97,31 @@ class IGNNConv(EquilibriumConv):
 def spectral_radius_bound(adj: Adjacency) -> float:
     """At least the largest eigenvalue of |Ã|; a normalised matrix is similar to one whose rows add up to 1."""
     return 1.0 if adj.normalize else max(adj.norm_bound, 1e-30)
+
+
+def project_columns(matrix: Tensor, radius: float) -> Tensor:
+    """The nearest matrix (in the Frobenius norm) whose columns have absolute sums of at most ``radius``.
+
+    A column outside the ball is shrunk towards 0 by its own threshold θ, which solves Σ max(|aᵢ| - θ, 0) = radius;
+    sorting the column gives θ exactly.
+
+    Example:
+        >>> import torch
+        >>> project_columns(torch.tensor([[3.0, 0.5], [1.0, 0.0]]), 1.0)
+        tensor([[1.0000, 0.5000],
+                [0.0000, 0.0000]])
+    """
+    if not radius > 0:
+        raise ValueError(f"radius must be > 0, but came as {radius}.")
+    size = matrix.abs()
+    outside = size.sum(0) > radius  # (columns,)
+    if not bool(outside.any()):
+        return matrix
+    descending = size[:, outside].sort(dim=0, descending=True).values
+    count = torch.arange(1, matrix.size(0) + 1, dtype=matrix.dtype, device=matrix.device).unsqueeze(1)
+    candidates = (descending.cumsum(0) - radius) / count  # θ if the `count` largest entries stay
+    kept = (descending > candidates).sum(0)  # so many do
+    theta = candidates.gather(0, (kept - 1).unsqueeze(0))  # (1, columns outside)
+    shrunk = matrix.clone()
+    shrunk[:, outside] = matrix[:, outside].sign() * (size[:, outside] - theta).clamp(min=0)
+    return shrunk

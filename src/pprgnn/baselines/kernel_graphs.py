@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from pprgnn.core.csr import ranges
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pprgnn.baselines.kernel_graphs import NAMES, KernelGraphs, sparse_rows
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 from pprgnn.nn.network import Network, check_features
 
 Matrix: TypeAlias = NDArray[np.float64]

@@ -7,13 +7,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pprgnn.nn.network import Network, check_features
-from pprgnn.nn.through_adjacency import as_adjacency
+from pprgnn.baselines.baseline import Baseline, Task
+from pprgnn.core.adjacency import Adjacency
 
 LEAST = 1e-6  # probabilities are at least so far from 0 and 1
 
 
-class LabelPropagationNet(Network):
+class LabelPropagationNet(Baseline):
     r"""Each node's classes are a mean over the training nodes, weighted by how well they are reached.
 
     The labels :math:`Y` of training nodes, one row of zeros and ones each, and a column of ones :math:`m` for
@@ -36,13 +36,14 @@ class LabelPropagationNet(Network):
         steps: How often labels take a step.
     """
 
+    sparse_input = False
     several: Tensor
 
     def __init__(
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Task = "node",
         *,
         damping: float | tuple[float, ...] = (0.5, 0.8, 0.9, 0.95, 0.99),
         prior_weight: float | tuple[float, ...] = (0.01, 0.1, 1.0, 10.0),
@@ -66,10 +67,8 @@ class LabelPropagationNet(Network):
         self.prior = torch.nn.Parameter(torch.full((num_classes,), 1 / num_classes), requires_grad=False)
         self.register_buffer("several", torch.tensor(False))  # labels of a node
 
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+    def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         """The labels, spread."""
-        x = check_features(x, self.in_channels)
-        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         damping, given = float(self.chosen[0]), adj.permute(x).detach().contiguous()
         state, spare = given, torch.empty_like(given)
         for step in range(self.steps):

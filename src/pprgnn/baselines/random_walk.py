@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pprgnn.baselines.kernel_graphs import KernelGraphs
 from pprgnn.baselines.kernels import Comparison, KernelNet, Matrix, normalized
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 NODES_PER_BLOCK = 1024  # of graphs that are compared with another at once: their walks fit the processor's cache
 ACCURACY = 1e-12  # of the sum over all walks

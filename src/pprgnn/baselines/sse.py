@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from pprgnn.baselines.baseline import Task, TaskNetwork
 from pprgnn.baselines.fixed_point import iterate
-from pprgnn.baselines.task_network import TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.csr import fingerprint, ranges
-from pprgnn.nn.network import check_features
-from pprgnn.nn.through_adjacency import as_adjacency
 
 NO_GRAPH, SEVERAL_GRAPHS = 0, -1  # in the place of a graph's fingerprint
 REMEDY = "set model.own.contraction to 0.9 or less, so that it must become so, or raise model.own.max_sweeps"
@@ -58,6 +56,7 @@ class SSENet(TaskNetwork):
         max_sweeps: Most sweeps in evaluation.
     """
 
+    sparse_input = False
     state: Tensor
     graph: Tensor
 
@@ -65,7 +64,7 @@ class SSENet(TaskNetwork):
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Task = "node",
         *,
         hidden: int = 64,
         dropout: float = 0.5,
@@ -79,13 +78,7 @@ class SSENet(TaskNetwork):
         steady_tol: float = 1e-4,
         max_sweeps: int = 200,
     ) -> None:
-        node_head = torch.nn.Sequential(
-            torch.nn.Linear(hidden, hidden),
-            torch.nn.ReLU(),
-            torch.nn.Dropout(dropout),
-            torch.nn.Linear(hidden, num_classes),
-        )
-        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout, node_head=node_head)
+        super().__init__(in_channels, num_classes, task, hidden, dropout=dropout, pooling=pooling, node_layers=2)
         if not (updates >= 1 and max_sweeps >= 1 and 0 < share <= 1 and 0 < step <= 1):
             raise ValueError(
                 f"updates and max_sweeps must be >= 1, share and step above 0 and at most 1, but came as "
@@ -96,7 +89,8 @@ class SSENet(TaskNetwork):
                 f"steady_tol must be above 0 and contraction at least 0 and below 1, but came as {steady_tol} and "
                 f"{contraction}."
             )
-        self.in_channels, self.hidden, self.aggregate = in_channels, hidden, aggregate
+        self.hidden, self.aggregate, self.self_loops = hidden, aggregate, False
+        self.normalize = "row" if aggregate == "mean" else None
         self.updates, self.share, self.step, self.contraction = updates, share, step, contraction
         self.steady_tol, self.max_sweeps = steady_tol, max_sweeps
         # W₂ in three parts, for x_v, x_u and h_u; those of the features are applied once per pass.
@@ -114,10 +108,8 @@ class SSENet(TaskNetwork):
         self.state, self.graph = self.state.new_empty(0, self.hidden), torch.full_like(self.graph, NO_GRAPH)
 
     # -------------------------------------------------------------------------------------------- message passing
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+    def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         """Embeddings nearer to the steady state, or steady; then one application of T with gradients."""
-        x = check_features(x, self.in_channels)
-        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         given = self.read(x) + adj @ self.read_neighbours(x)
         mix = self._contracting_mix(adj)
         return self._operator(given, mix, adj @ self._embeddings(adj, given, mix, self._keeps(adj, x)))
@@ -190,11 +182,6 @@ class SSENet(TaskNetwork):
     def encode_is_deterministic(self) -> bool:
         """Updates are of random nodes, and training does not wait until they are steady."""
         return False
-
-    @property
-    def adjacency_options(self) -> dict[str, Any]:
-        """The mean over the neighbours, or their sum."""
-        return {"normalize": "row" if self.aggregate == "mean" else None, "add_self_loops": False}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(f"{prefix}state")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from pprgnn.baselines.task_network import TaskNetwork
-from pprgnn.nn.network import check_features
-from pprgnn.nn.through_adjacency import as_adjacency
+from pprgnn.baselines.baseline import Task, TaskNetwork
+from pprgnn.core.adjacency import Adjacency
 
 
 class Structure2VecNet(TaskNetwork):
@@ -36,7 +35,7 @@ class Structure2VecNet(TaskNetwork):
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "node",
+        task: Task = "node",
         *,
         hidden: int = 64,
         dropout: float = 0.5,
@@ -44,18 +43,16 @@ class Structure2VecNet(TaskNetwork):
         rounds: int = 4,
         aggregate: Literal["sum", "mean"] = "sum",
     ) -> None:
-        node_head = torch.nn.Sequential(torch.nn.Dropout(dropout), torch.nn.Linear(hidden, num_classes))
-        super().__init__(task, hidden, num_classes, pooling=pooling, dropout=dropout, node_head=node_head)
+        super().__init__(in_channels, num_classes, task, hidden, dropout=dropout, pooling=pooling, node_layers=1)
         if rounds < 1:
             raise ValueError(f"rounds must be >= 1, but came as {rounds}.")
-        self.in_channels, self.rounds, self.aggregate = in_channels, rounds, aggregate
+        self.rounds, self.self_loops = rounds, False
+        self.normalize = "row" if aggregate == "mean" else None
         self.read = torch.nn.Linear(in_channels, hidden)
         self.mix = torch.nn.Linear(hidden, hidden, bias=False)
 
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+    def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         """All rounds."""
-        x = check_features(x, self.in_channels, sparse=True)
-        adj = as_adjacency(edge_index, edge_weight, x.size(0), x.dtype, **self.adjacency_options)
         given = self.read(x)
         state: Tensor = given.relu()
         for _ in range(self.rounds - 1):
@@ -66,8 +63,3 @@ class Structure2VecNet(TaskNetwork):
     def encode_is_deterministic(self) -> bool:
         """Dropout is in the head only."""
         return True
-
-    @property
-    def adjacency_options(self) -> dict[str, Any]:
-        """The plain adjacency matrix, or that of the mean."""
-        return {"normalize": "row" if self.aggregate == "mean" else None, "add_self_loops": False}

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pprgnn.data.card import Card
     from pprgnn.data.catalog import find, names
     from pprgnn.data.dataset import Facts, GraphDataset
-    from pprgnn.data.errors import DataError
     from pprgnn.data.own.npz import from_npz
     from pprgnn.data.own.objects import from_graphml, from_networkx, from_pyg, from_scipy
     from pprgnn.data.own.tables import from_tables
@@ -38,13 +37,13 @@ if TYPE_CHECKING:
     from pprgnn.data.split import Split
     from pprgnn.data.store import open_file, save
     from pprgnn.data.summary import summarise
+    from pprgnn.errors import DataError
 
 # Names are imported when they are first used: the catalogue needs no torch, which takes seconds to load.
 _HOME = {
     "card": ("Card",),
     "catalog": ("find", "names"),
     "dataset": ("Facts", "GraphDataset"),
-    "errors": ("DataError",),
     "own.npz": ("from_npz",),
     "own.objects": ("from_graphml", "from_networkx", "from_pyg", "from_scipy"),
     "own.tables": ("from_tables",),
@@ -55,6 +54,7 @@ _HOME = {
     "summary": ("summarise",),
 }
 _MODULE_OF = {name: f"pprgnn.data.{module}" for module, names in _HOME.items() for name in names}
+_MODULE_OF["DataError"] = "pprgnn.errors"
 
 
 def __getattr__(name: str) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Literal
 
 Task = Literal["node", "graph"]  # what gets a prediction
 Metric = Literal["accuracy", "micro-F1", "ROC AUC"]
+COUNTS = ("graphs", "nodes", "edges", "features", "classes")  # of a card
 
 
 def titled(name: str, qualifier: str) -> str:
@@ -38,9 +39,10 @@ class Card:
 
     name: str
     family: Literal["tu", "ppi", "snap", "planetoid", "heterophilous", "generated"]
-    task: Task
-    multi_label: bool  # any number of classes each, instead of one
-    metric: Metric
+    task: Task = "node"
+    multi_label: bool = False  # any number of classes each, instead of one
+    metric: Metric = "accuracy"
+    _: KW_ONLY
     classes: int | None  # None: not known before reading, as for a set that is not in the catalogue
     graphs: int | None
     nodes: int | None
@@ -48,7 +50,7 @@ class Card:
     features: int | None  # 0: none
     split: str
     source: str
-    licence: str
+    licence: str = "not stated"
     sources: tuple[Source, ...] = ()
     note: str = ""
     qualifier: str = ""  # what is said whenever users see the name

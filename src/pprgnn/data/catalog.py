@@ -10,12 +10,13 @@ import difflib
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pprgnn.data.card import Card, Metric, Source
-from pprgnn.data.errors import DataError
+from pprgnn.data.card import COUNTS, Card, Metric, Source
 from pprgnn.data.roots import data_root
+from pprgnn.errors import DataError
 
-Counts = tuple[int, int, int, int, int]  # graphs, nodes, edges, features, classes
+Counts = tuple[int | None, ...]  # in the order of COUNTS
 
 TU_URL = "https://www.chrsmrrs.com/graphkerneldatasets"
 SNAP_URL = "https://snap.stanford.edu/data/bigdata/communities"
@@ -27,35 +28,32 @@ PTC_URL = "https://raw.githubusercontent.com/muhanzhang/pytorch_DGCNN/master/dat
 TU_FILES = ("A", "graph_indicator", "graph_labels")  # the others depend on the set
 TU_EXTRA = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "graph_attributes")
 FOLDS = "10 folds, stratified by class"
+UNKNOWN: Counts = (None,) * len(COUNTS)
 NOT_DESCRIBED = "Not in the catalogue, so there are no counts to compare with."
 NESTED = "10 published nested folds (Errica et al. 2020), or 10 folds stratified by class"
 
 
 # ------------------------------------------------------------------------------------------------- the families
+def _counted(counts: Counts) -> dict[str, Any]:
+    return dict(zip(COUNTS, counts, strict=True))
+
+
 def _tu(
-    name: str, counts: Counts | None, cite: str, files: tuple[str, ...] = (), *, splits: str = "", note: str = ""
+    name: str, counts: Counts, cite: str, files: tuple[str, ...] = (), *, splits: str = "", note: str = ""
 ) -> Card:
-    """A set of the TU collection; without counts, one of which only the form is known."""
-    graphs, nodes, edges, features, classes = counts or (None,) * 5
-    extra = () if counts else tuple(f"{name}_{kind}.txt" for kind in TU_EXTRA)
+    """A set of the TU collection; without known counts, one of which only the form is known."""
+    extra = () if counts != UNKNOWN else tuple(f"{name}_{kind}.txt" for kind in TU_EXTRA)
     members = tuple(f"{name}_{kind}.txt" for kind in (*TU_FILES, *files))
     sources = [Source(f"{TU_URL}/{name}.zip", f"{name}/raw", members, zipped=True, extra=extra)]
     if splits:
         sources.append(Source(f"{SPLITS_URL}/{splits}", "splits", (f"{name}.json",), optional=True))
     return Card(
-        name=name,
-        family="tu",
-        task="graph",
-        multi_label=False,
-        metric="accuracy",
-        classes=classes,
-        graphs=graphs,
-        nodes=nodes,
-        edges=edges,
-        features=features,
+        name,
+        "tu",
+        "graph",
+        **_counted(counts),
         split=NESTED if splits else FOLDS,
         source=f"{cite}; TU collection, Morris et al. 2020, https://chrsmrrs.github.io/datasets",
-        licence="not stated",
         sources=tuple(sources),
         note=note,
     )
@@ -65,9 +63,9 @@ def _ppi(
     name: str,
     classes: int,
     cite: str,
-    licence: str,
     note: str,
     *,
+    licence: str = "Gene Ontology: CC BY 4.0; not stated for graphs and features",
     url: str | None = None,
     genes: bool = True,
     class_names: bool = False,
@@ -82,16 +80,12 @@ def _ppi(
     if genes:
         split += '; genes recur, unless `split = { genes = "disjoint" }` keeps them apart'
     return Card(
-        name=name,
-        family="ppi",
-        task="node",
-        multi_label=True,
-        metric="micro-F1",
-        classes=classes,
-        graphs=24,
-        nodes=56_944,
-        edges=793_632,
-        features=50,
+        name,
+        "ppi",
+        "node",
+        True,
+        "micro-F1",
+        **_counted((24, 56_944, 793_632, 50, classes)),
         split=split,
         source=cite,
         licence=licence,
@@ -101,42 +95,30 @@ def _ppi(
     )
 
 
-def _snap(name: str, nodes: int | None, edges: int | None, classes: int | None, note: str) -> Card:
+def _snap(name: str, counts: Counts, note: str) -> Card:
     stem = name.lower()
     files = (f"{stem}.ungraph.txt.gz", f"{stem}.all.cmty.txt.gz")
     return Card(
-        name=name,
-        family="snap",
-        task="node",
-        multi_label=True,
-        metric="micro-F1",
-        classes=classes,
-        graphs=1,
-        nodes=nodes,
-        edges=edges,
-        features=0,
+        name,
+        "snap",
+        "node",
+        True,
+        "micro-F1",
+        **_counted(counts),
         split="5 to 9 % of the labelled nodes train, 10 % test; an honest run sets 5 % apart for validation",
         source="Yang and Leskovec 2012; SNAP, https://snap.stanford.edu/data/#communities",
-        licence="not stated",
         sources=tuple(Source(f"{SNAP_URL}/{file}", stem, (file,)) for file in files),
         note=note,
     )
 
 
-def _planetoid(name: str, nodes: int, edges: int, features: int, classes: int) -> Card:
+def _planetoid(name: str, counts: Counts) -> Card:
     stem = name.lower()
     files = [f"ind.{stem}.{part}" for part in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")]
     return Card(
-        name=name,
-        family="planetoid",
-        task="node",
-        multi_label=False,
-        metric="accuracy",
-        classes=classes,
-        graphs=1,
-        nodes=nodes,
-        edges=edges,
-        features=features,
+        name,
+        "planetoid",
+        **_counted(counts),
         split="published: 20 nodes a class train, 500 validate, 1,000 test",
         source="Yang et al. 2016 (Planetoid), https://github.com/kimiyoung/planetoid",
         licence="MIT (repository); not stated for the data it is made from",
@@ -146,29 +128,15 @@ def _planetoid(name: str, nodes: int, edges: int, features: int, classes: int) -
 
 
 def _heterophilous(
-    name: str,
-    nodes: int,
-    edges: int,
-    features: int,
-    classes: int,
-    *,
-    metric: Metric = "accuracy",
-    cite: str = "",
-    note: str = "",
+    name: str, counts: Counts, *, metric: Metric = "accuracy", cite: str = "", note: str = ""
 ) -> Card:
     file = f"{name.replace('-', '_')}.npz"
     shares = "48/32/20" if cite else "50/25/25"  # the older sets keep the shares of Pei et al.
     return Card(
-        name=name,
-        family="heterophilous",
-        task="node",
-        multi_label=False,
+        name,
+        "heterophilous",
         metric=metric,
-        classes=classes,
-        graphs=1,
-        nodes=nodes,
-        edges=edges,
-        features=features,
+        **_counted(counts),
         split=f"10 published splits, {shares} % each",
         source=f"{cite}Platonov et al. 2023, https://github.com/yandex-research/heterophilous-graphs",
         licence="MIT (repository)" + ("; not stated for the data it is made from" if cite else ""),
@@ -177,18 +145,11 @@ def _heterophilous(
     )
 
 
-def _generated(name: str, graphs: int, nodes: int, edges: int | None, classes: int, note: str) -> Card:
+def _generated(name: str, counts: Counts, note: str) -> Card:
     return Card(
-        name=name,
-        family="generated",
-        task="node",
-        multi_label=False,
-        metric="accuracy",
-        classes=classes,
-        graphs=graphs,
-        nodes=nodes,
-        edges=edges,
-        features=classes,
+        name,
+        "generated",
+        **_counted(counts),
         split="as generated",
         source="made by pprgnn from a seed",
         licence="MIT",
@@ -243,16 +204,14 @@ CATALOG: tuple[Card, ...] = (
         "PPI",
         121,
         "Zitnik and Leskovec 2017; Hamilton et al. 2017 (GraphSAGE), https://snap.stanford.edu/graphsage",
-        "not stated",
         "The published edge counts differ by self-loops and by counting directions; here each edge counts once.",
+        licence="not stated",
         url="https://data.dgl.ai/dataset/ppi.zip",
         genes=False,
     ),
     _snap(
         "com-Amazon",
-        334_863,
-        925_872,
-        58,
+        (1, 334_863, 925_872, 0, 58),
         "Classes are the 58 communities of at least 5,000 products; 282,848 nodes have 746,398 labels.",
     ),
     # One of them with its labels made again, and stand-ins for two.
@@ -261,7 +220,6 @@ CATALOG: tuple[Card, ...] = (
         121,
         "graphs and features: Zitnik and Leskovec 2017, Hamilton et al. 2017; labels: annotations of gene2go "
         "2016-09 and the Gene Ontology of 2016, by the recipe of https://github.com/agitter/GraphSagePPIAnalysis",
-        "Gene Ontology: CC BY 4.0; not stated for graphs and features",
         "PPI (reconstructed labels): its graphs and features, and its 121 labels reconstructed from annotations "
         "of 2016; about 99.9 % of them agree with PPI's, so published PPI scores are nearly, not exactly, "
         "comparable. Nearly all test genes (5,490 of 5,524 rows) also occur in training graphs: looking up a "
@@ -275,16 +233,13 @@ CATALOG: tuple[Card, ...] = (
         112,
         "graphs and features: Zitnik and Leskovec 2017, Hamilton et al. 2017; labels: Gene Ontology annotation "
         "(GOA) 2019-01, http://geneontology.org",
-        "Gene Ontology: CC BY 4.0; not stated for graphs and features",
         "Stand-in for PPI: its graphs and features, but with 112 Gene-Ontology terms in place of its 121 labels, "
         "so scores are NOT comparable with published PPI numbers. Nearly all test genes (5,490 of 5,524 rows) "
         "also occur in training graphs; `*_entrez.npy` names the gene of each row.",
     ),
     _snap(
         "com-DBLP",
-        317_080,
-        1_049_866,
-        50,
+        (1, 317_080, 1_049_866, 0, 50),
         "Stand-in for com-Amazon: same file format and processing, so scores are NOT comparable with published "
         "Amazon numbers. Classes are the 50 communities of at least 2,000 authors; 100,700 nodes have 161,979 "
         "labels.",
@@ -322,41 +277,41 @@ CATALOG: tuple[Card, ...] = (
         note="The file lists every edge twice; duplicates are dropped.",
     ),
     # Node classification in one graph.
-    _planetoid("Cora", 2_708, 5_278, 1_433, 7),
-    _planetoid("CiteSeer", 3_327, 4_552, 3_703, 6),
-    _planetoid("PubMed", 19_717, 44_324, 500, 3),
-    _heterophilous("roman-empire", 22_662, 32_927, 300, 18),
-    _heterophilous("amazon-ratings", 24_492, 93_050, 300, 5),
-    _heterophilous("minesweeper", 10_000, 39_402, 7, 2, metric="ROC AUC"),
-    _heterophilous("tolokers", 11_758, 519_000, 10, 2, metric="ROC AUC"),
-    _heterophilous("questions", 48_921, 153_540, 301, 2, metric="ROC AUC"),
+    _planetoid("Cora", (1, 2_708, 5_278, 1_433, 7)),
+    _planetoid("CiteSeer", (1, 3_327, 4_552, 3_703, 6)),
+    _planetoid("PubMed", (1, 19_717, 44_324, 500, 3)),
+    _heterophilous("roman-empire", (1, 22_662, 32_927, 300, 18)),
+    _heterophilous("amazon-ratings", (1, 24_492, 93_050, 300, 5)),
+    _heterophilous("minesweeper", (1, 10_000, 39_402, 7, 2), metric="ROC AUC"),
+    _heterophilous("tolokers", (1, 11_758, 519_000, 10, 2), metric="ROC AUC"),
+    _heterophilous("questions", (1, 48_921, 153_540, 301, 2), metric="ROC AUC"),
     _heterophilous(
         "chameleon-filtered",
-        890,
-        8_854,
-        2_325,
-        5,
+        (1, 890, 8_854, 2_325, 5),
         cite="Rozemberczki et al. 2021; ",
         note="Without duplicate nodes.",
     ),
     _heterophilous(
         "squirrel-filtered",
-        2_223,
-        46_998,
-        2_089,
-        5,
+        (1, 2_223, 46_998, 2_089, 5),
         cite="Rozemberczki et al. 2021; ",
         note="Without duplicate nodes.",
     ),
-    _heterophilous("actor", 7_600, 26_659, 932, 5, cite="Pei et al. 2020; "),
-    _heterophilous("texas", 183, 279, 1_703, 5, cite="Pei et al. 2020; "),
-    _heterophilous("wisconsin", 251, 450, 1_703, 5, cite="Pei et al. 2020; "),
-    _heterophilous("cornell", 183, 277, 1_703, 5, cite="Pei et al. 2020; "),
+    _heterophilous("actor", (1, 7_600, 26_659, 932, 5), cite="Pei et al. 2020; "),
+    _heterophilous("texas", (1, 183, 279, 1_703, 5), cite="Pei et al. 2020; "),
+    _heterophilous("wisconsin", (1, 251, 450, 1_703, 5), cite="Pei et al. 2020; "),
+    _heterophilous("cornell", (1, 183, 277, 1_703, 5), cite="Pei et al. 2020; "),
     # Made on the spot.
-    _generated("chains", 140, 14_000, 13_860, 2, "The class is written on a chain's first node; all name it."),
-    _generated("grid", 140, 35_840, 67_200, 2, "The class is written in one corner of a grid; all nodes name it."),
-    _generated("ring", 250, 2_500, 2_500, 5, "The class is written on one node of a ring; its opposite names it."),
-    _generated("sbm", 1, 10_000, None, 4, "A stochastic block model: every node names its block."),
+    _generated(
+        "chains", (140, 14_000, 13_860, 2, 2), "The class is written on a chain's first node; all name it."
+    ),
+    _generated(
+        "grid", (140, 35_840, 67_200, 2, 2), "The class is written in one corner of a grid; all nodes name it."
+    ),
+    _generated(
+        "ring", (250, 2_500, 2_500, 5, 5), "The class is written on one node of a ring; its opposite names it."
+    ),
+    _generated("sbm", (1, 10_000, None, 4, 4), "A stochastic block model: every node names its block."),
 )
 ALIASES = {"amazon": "com-Amazon", "dblp": "com-DBLP"}
 
@@ -381,9 +336,9 @@ def find(name: str, root: Path | None = None) -> Card:
     member = name[len(collection) :].removeprefix("/")  # as it was written: it names files
     if _is_file_name(member):
         if collection == "tu" or (not collection and _has_tu_files(member, root or data_root())):
-            return _tu(member, None, "see the collection", note=NOT_DESCRIBED)
+            return _tu(member, UNKNOWN, "see the collection", note=NOT_DESCRIBED)
         if collection == "snap":
-            return _snap(member, None, None, None, NOT_DESCRIBED)
+            return _snap(member, (1, None, None, 0, None), NOT_DESCRIBED)
     raise DataError(_unknown(name))
 
 

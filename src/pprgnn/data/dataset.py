@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.utils import cumsum
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.entries import Normalization
 from pprgnn.data.card import Metric, Task, titled
-from pprgnn.data.errors import DataError
 from pprgnn.data.sparse_features import DENSE_VIEW, compact, is_sparse, take_rows, to_dense
-from pprgnn.data.wording import noun
+from pprgnn.errors import DataError
+from pprgnn.wording import noun
 
 if TYPE_CHECKING:
     from pprgnn.data.splits import Split
@@ -95,6 +96,30 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
                 graphs[0].x = compact(graphs[0].x)
             return cls(graphs[0], None, facts)
         data, slices = cls.collate(list(graphs))
+        return cls(data, slices, facts)
+
+    @classmethod
+    def from_parts(
+        cls,
+        facts: Facts,
+        sizes: Tensor,
+        edge_index: Tensor,
+        *,
+        per_node: Mapping[str, Tensor],
+        per_graph: Mapping[str, Tensor],
+        per_edge: Mapping[str, Tensor] | None = None,
+    ) -> GraphDataset:
+        """Graphs of these sizes, from edges in one numbering of all nodes, ordered by graph."""
+        start = cumsum(sizes)
+        graph = torch.repeat_interleave(torch.arange(len(sizes)), sizes)[edge_index[0]]
+        edges = cumsum(torch.bincount(graph, minlength=len(sizes)))
+        data, slices = Data(edge_index=edge_index - start[graph]), {"edge_index": edges}
+        kinds = (per_node, start), (per_edge or {}, edges), (per_graph, torch.arange(len(sizes) + 1))
+        for tensors, slices_of_kind in kinds:
+            for name, tensor in tensors.items():
+                data[name], slices[name] = tensor, slices_of_kind.clone()  # safetensors refuses shared memory
+        data.num_nodes = int(start[-1])
+        data._store._num_nodes = sizes.tolist()
         return cls(data, slices, facts)
 
     # ------------------------------------------------------------------------------------------------- facts

@@ -1,23 +1,32 @@
-"""One file from the network: resumed after a break, checked, and under its name only when it is whole."""
+"""One file from the network: resumed after a break, checked, and under its name only when it is whole.
+
+`checksums.txt` lists the SHA-256 of the published files, as they were when their data sets were described.
+"""
 
 from __future__ import annotations
 
 import errno
+import gzip
+import hashlib
 import http.client
 import json
 import os
 import time
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.message import Message
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
-from pprgnn.data.checksums import matches
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
+Verdict = Literal["ok", "bad", "unknown", "missing"]
 Progress = Callable[[str, int, int | None], None]  # gets the name, the bytes so far, and all of them if known
 
 ATTEMPTS = 5  # in a row without a byte more than before
@@ -35,6 +44,40 @@ class _Interrupted(Exception):
     """Worth another attempt."""
 
 
+# ---------------------------------------------------------------------------------------------------- checksums
+@cache
+def known_checksums() -> dict[str, str]:
+    """SHA-256 by path relative to the data root."""
+    lines = (files("pprgnn.data") / "checksums.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("  ", 1) for line in lines if line and not line.startswith("#")]
+    return {path: digest for digest, path in pairs}
+
+
+def sha256(path: Path, *, gzipped: bool) -> str:
+    """SHA-256 of a file; of a compressed one, of what is in it, since compressors differ."""
+    with gzip.open(path) if gzipped else open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def matches(path: Path, expected: str, *, gzipped: bool) -> bool:
+    """Whether a file has this SHA-256; a damaged archive has not."""
+    try:
+        return sha256(path, gzipped=gzipped) == expected
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        return False
+
+
+def check_file(path: Path, name: str) -> Verdict:
+    """Whether this file is the one that is called `name` (relative to the data root) in the list."""
+    if not path.is_file():
+        return "missing"
+    expected = known_checksums().get(name)
+    if expected is None:
+        return "unknown"
+    return "ok" if matches(path, expected, gzipped=name.endswith(".gz")) else "bad"
+
+
+# ----------------------------------------------------------------------------------------------------- download
 def download(url: str, target: Path, progress: Progress, sha256: str | None = None) -> None:
     """Get a file; what arrived before a break is kept beside the target as ``.part`` and resumed by the next call.
 

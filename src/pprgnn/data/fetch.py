@@ -12,11 +12,9 @@ from pathlib import Path, PurePosixPath
 
 from pprgnn.data.card import Card, Source
 from pprgnn.data.catalog import handle
-from pprgnn.data.checksums import Verdict, check, known
-from pprgnn.data.dgcnn_text import rewrite
-from pprgnn.data.download import DownloadError, Progress, download, writing
-from pprgnn.data.errors import DataError
+from pprgnn.data.download import DownloadError, Progress, Verdict, check_file, download, known_checksums, writing
 from pprgnn.data.registry import folder_of
+from pprgnn.errors import DataError
 
 __all__ = ["by_hand", "download", "fetch", "verify"]
 
@@ -50,7 +48,7 @@ def verify(card: Card, root: Path) -> list[tuple[Path, Verdict]]:
     for source in card.sources:
         folder = folder_of(card, source, root)
         for name in source.files:
-            verdict = check(folder / name, f"{source.folder}/{name}")
+            verdict = check_file(folder / name, f"{source.folder}/{name}")
             if not (source.optional and verdict == "missing"):
                 verdicts.append((folder / name, verdict))
     return verdicts
@@ -81,14 +79,16 @@ def _lacking(source: Source, root: Path, checked: bool) -> list[str]:
     folder = root / source.folder
     if not checked:
         return [name for name in source.files if not (folder / name).is_file()]
-    return [name for name in source.files if check(folder / name, f"{source.folder}/{name}") in ("missing", "bad")]
+    verdicts = {name: check_file(folder / name, f"{source.folder}/{name}") for name in source.files}
+    return [name for name, verdict in verdicts.items() if verdict in ("missing", "bad")]
 
 
 def _fetch_source(source: Source, url: str, root: Path, progress: Progress, checked: bool) -> list[Path]:
     folder = root / source.folder
     if not (source.zipped or source.dgcnn_text):
         (name,) = source.files
-        download(url, folder / name, progress, known().get(f"{source.folder}/{name}") if checked else None)
+        expected = known_checksums().get(f"{source.folder}/{name}") if checked else None
+        download(url, folder / name, progress, expected)
         return [folder / name]
     packed = folder / _name_of(url)
     if packed.is_file():  # brought here by hand
@@ -108,7 +108,7 @@ def _unpack(source: Source, packed: Path, folder: Path, checked: bool) -> list[P
             if source.zipped:
                 _extract(packed, (*source.files, *source.extra), temporary)
             else:
-                rewrite(packed, source.files[0].removesuffix("_A.txt"), temporary)
+                rewrite_dgcnn(packed, source.files[0].removesuffix("_A.txt"), temporary)
             for name in source.files:
                 _check_unpacked(temporary / name, f"{source.folder}/{name}", packed, checked)
             names = sorted(path.name for path in temporary.iterdir())
@@ -137,8 +137,38 @@ def _extract(archive: Path, wanted: Iterable[str], folder: Path) -> None:
         raise DataError(f"{archive} is not a whole zip archive ({error}); get it again.") from error
 
 
+def rewrite_dgcnn(text: Path, name: str, folder: Path) -> None:
+    """Write the text format of DGCNN and GIN as the files of a TU set, ``NAME_A.txt`` and its companions.
+
+    It holds the number of graphs; then for each graph a line `nodes label`, and for each of its nodes a line
+    `tag degree neighbour neighbour ...`, with neighbours counted from 0 within the graph.
+    """
+    edges: list[str] = []
+    graph_of: list[str] = []
+    classes: list[str] = []
+    tags: list[str] = []
+    try:
+        lines = iter(text.read_text(encoding="utf-8").splitlines())
+        for graph in range(1, int(next(lines)) + 1):
+            size, label = (int(word) for word in next(lines).split())
+            first = len(tags) + 1  # TU files count the nodes of all graphs together, from 1
+            classes.append(str(label))
+            for node in range(first, first + size):
+                tag, degree, *neighbours = (int(word) for word in next(lines).split())
+                if degree != len(neighbours) or not all(0 <= neighbour < size for neighbour in neighbours):
+                    raise ValueError(f"line of node {node - first} of graph {graph}")
+                tags.append(str(tag))
+                graph_of.append(str(graph))
+                edges += [f"{node}, {first + neighbour}" for neighbour in sorted(neighbours)]
+    except (ValueError, StopIteration) as error:
+        raise DataError(f"{text} is not a whole file in the format of DGCNN ({error}); fetch it again.") from error
+    columns = {"A": edges, "graph_indicator": graph_of, "graph_labels": classes, "node_labels": tags}
+    for kind, column in columns.items():
+        (folder / f"{name}_{kind}.txt").write_text("".join(f"{row}\n" for row in column), encoding="utf-8")
+
+
 def _check_unpacked(path: Path, name: str, packed: Path, checked: bool) -> None:
-    verdict = check(path, name)
+    verdict = check_file(path, name)
     if verdict == "missing":
         raise DataError(f"{packed} must hold {path.name}, but does not; it is the archive of something else.")
     if verdict == "bad" and checked:

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pprgnn.data.card import Card
-from pprgnn.data.collated import collated, distinct, undirected
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
+from pprgnn.data.raw_files import distinct, undirected
+from pprgnn.errors import DataError
 
 Counts = tuple[int, int, int]  # graphs to train, to validate, to test
 
@@ -118,13 +118,13 @@ def _marked(
     if asked is not None:
         y = torch.where(asked, y, -1)
     copies = (edge_index[:, None] + nodes * torch.arange(total)[:, None]).reshape(2, -1)
-    data, slices = collated(
+    return GraphDataset.from_parts(
+        _facts(name, classes, task),
         torch.full((total,), nodes),
         copies,
         per_node={"x": x.flatten(0, 1), "y": y.flatten(), "distance": distance.repeat(total)},
         per_graph={"part": torch.arange(3).repeat_interleave(torch.tensor(counts))},
     )
-    return GraphDataset(data, slices, _facts(name, classes, task))
 
 
 # ------------------------------------------------------------------------------------------ communities by chance

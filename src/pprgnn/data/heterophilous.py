@@ -12,10 +12,9 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from pprgnn.data.card import Card, Metric
-from pprgnn.data.collated import check_edges
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
-from pprgnn.data.numpy_files import finite_floats, read_arrays
+from pprgnn.data.raw_files import check_edges, finite_floats, read_arrays
+from pprgnn.errors import DataError
 
 MASKS = {"train_mask": "train_masks", "val_mask": "val_masks", "test_mask": "test_masks"}
 ARRAYS = {"node_features": (2, "fiu"), "node_labels": (1, "iu"), "edges": (2, "iu")}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 MOST_COMPARED = 20_000  # names that a misspelled one is compared with
 

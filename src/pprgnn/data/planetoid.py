@@ -7,10 +7,10 @@ from pathlib import Path
 
 from torch_geometric.io import read_planetoid_data
 
-from pprgnn.data import checksums
 from pprgnn.data.card import Card
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
+from pprgnn.data.download import check_file
+from pprgnn.errors import DataError
 
 # In the order of their numbers, which the sizes of the classes tell; the files themselves name none.
 CLASSES = {
@@ -43,7 +43,7 @@ def read(card: Card, root: Path) -> GraphDataset:
 
 def _check(name: str, root: Path) -> None:
     """Refuse a file that is not the published one, byte by byte."""
-    verdict = checksums.check(root / name, name)
+    verdict = check_file(root / name, name)
     if verdict == "missing":
         raise DataError(f"{root / name} is missing; fetch the data set again.")
     if verdict != "ok":

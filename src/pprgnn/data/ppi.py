@@ -12,10 +12,17 @@ import torch
 from numpy.typing import NDArray
 
 from pprgnn.data.card import Card
-from pprgnn.data.collated import check_edges, check_within_graphs, collated, graph_of_nodes, undirected
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
-from pprgnn.data.numpy_files import check_length, finite_floats, read_npy
+from pprgnn.data.raw_files import (
+    check_edges,
+    check_length,
+    check_within_graphs,
+    finite_floats,
+    graph_of_nodes,
+    read_npy,
+    undirected,
+)
+from pprgnn.errors import DataError
 
 PARTS = ("train", "valid", "test")  # `part` is the position in this
 CLASS_NAMES = "label_columns.tsv"
@@ -37,17 +44,17 @@ def read(card: Card, root: Path) -> GraphDataset:
     first = np.cumsum([0] + [len(part["graph"]) for part in parts])
     links = np.concatenate([part["links"] + start for part, start in zip(parts, first, strict=False)])
     keys = ["x", "y"] + ["gene"] * all("gene" in part for part in parts)
-    data, slices = collated(
+    names = _class_names(root / card.name / CLASS_NAMES, parts[0]["y"].shape[1])
+    facts = Facts(
+        card.name, card.task, card.multi_label, card.metric, names, note=card.note, qualifier=card.qualifier
+    )
+    return GraphDataset.from_parts(
+        facts,
         torch.from_numpy(np.concatenate(sizes)),
         undirected(links[:, 0], links[:, 1], int(first[-1])),
         per_node={key: torch.from_numpy(np.concatenate([part[key] for part in parts])) for key in keys},
         per_graph={"part": torch.arange(len(PARTS)).repeat_interleave(torch.tensor([len(s) for s in sizes]))},
     )
-    names = _class_names(root / card.name / CLASS_NAMES, data.y.shape[1])
-    facts = Facts(
-        card.name, card.task, card.multi_label, card.metric, names, note=card.note, qualifier=card.qualifier
-    )
-    return GraphDataset(data, slices, facts)
 
 
 def _class_names(path: Path, count: int) -> tuple[str, ...]:

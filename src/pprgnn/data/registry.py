@@ -13,16 +13,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pprgnn.data.card import Card, Source
+from pprgnn.data.card import COUNTS, Card, Source
 from pprgnn.data.catalog import find, handle
-from pprgnn.data.errors import DataError
-from pprgnn.data.roots import data_root
+from pprgnn.data.roots import bundled_folder, data_root
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
 
 Readiness = Literal["ready", "ready (inside grakel)", "generated", "needs download", "missing"]
-COUNTS = ("graphs", "nodes", "edges", "features", "classes")  # of a card
 BUNDLED = "MUTAG"  # grakel carries its files
 
 
@@ -96,11 +95,7 @@ def differences(card: Card, dataset: GraphDataset) -> list[str]:
 
 
 def _bundled(card: Card) -> Path | None:
-    if card.name != BUNDLED:
-        return None
-    from pprgnn.data.bundled import bundled_folder
-
-    return bundled_folder(card.name)
+    return bundled_folder(card.name) if card.name == BUNDLED else None
 
 
 def _files(card: Card, root: Path) -> list[Path]:

@@ -1,13 +1,17 @@
-"""Where data lives: the root of the raw files (may be read-only), and the cache of prepared graphs."""
+"""Where data lives: the root of the raw files (may be read-only), the cache of prepared graphs, and grakel.
+
+Imports neither torch nor grakel.
+"""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 
 def data_root() -> Path:
@@ -25,3 +29,13 @@ def cache_root() -> Path:
     """The folder of everything that can be made again: ``PPRGNN_CACHE``, or the user's cache folder."""
     named = os.environ.get("PPRGNN_CACHE")
     return Path(named).expanduser() if named else user_cache_path("pprgnn", appauthor=False)
+
+
+def bundled_folder(name: str) -> Path | None:
+    """The folder with the files of this TU data set inside the installed `grakel`, or None."""
+    spec = find_spec("grakel")
+    for package in (spec.submodule_search_locations or ()) if spec else ():
+        folder = Path(package) / "tests" / "data" / name
+        if (folder / f"{name}_A.txt").is_file():
+            return folder
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import zlib
 from collections.abc import Callable
@@ -17,11 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pprgnn.data.arrow import read_numbers
 from pprgnn.data.card import Card
-from pprgnn.data.collated import distinct, undirected
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
+from pprgnn.data.raw_files import distinct, number_ids, open_bytes, read_numbers, undirected
+from pprgnn.errors import DataError
 
 T = TypeVar("T")
 MIN_MEMBERS = {"com-Amazon": 5000, "com-DBLP": 2000}  # the communities that are classes
@@ -55,16 +53,7 @@ def read_graph(path: Path) -> tuple[Tensor, Tensor]:
     if ids.min() < 0:
         line = int(np.flatnonzero((ids < 0).any(axis=1))[0])
         raise DataError(_negative(path, line + comments, int(ids[line].min())))
-    source, target = ids[:, 0], ids[:, 1]
-    largest = int(ids.max())
-    if largest <= 16 * ids.size:  # a table of all ids takes a tenth of the time of sorting them
-        known = np.zeros(largest + 1, dtype=bool)
-        known[source] = known[target] = True
-        number = np.cumsum(known) - 1
-        node_id, source, target = np.flatnonzero(known), number[source], number[target]
-    else:
-        node_id, both = np.unique(ids, return_inverse=True)
-        source, target = both.reshape(ids.shape).T
+    node_id, (source, target) = number_ids(ids.T)
     return _both_directions(source, target, len(node_id)), torch.from_numpy(node_id)
 
 
@@ -140,10 +129,10 @@ def _comment_lines(path: Path) -> int:
         return _read(path, lambda: sum(1 for _ in itertools.takewhile(lambda line: line.startswith(b"#"), file)))
 
 
-def _open(path: Path) -> gzip.GzipFile | IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     if not path.is_file():
         raise DataError(f"{path} is missing; fetch the data set again.")
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+    return open_bytes(path)
 
 
 def _read(path: Path, action: Callable[[], T]) -> T:

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pprgnn.data.atomic_io import write_text
 from pprgnn.data.card import Task
-from pprgnn.data.errors import DataError
-from pprgnn.data.whole_file import write_text
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset

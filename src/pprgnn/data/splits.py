@@ -22,10 +22,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pprgnn.data.card import Task
-from pprgnn.data.drawing import OPTIMISTIC, Array, Drawn, check_fraction, labelled, percent, strata_of, take
-from pprgnn.data.errors import DataError
-from pprgnn.data.folds import NESTED, by_folds
+from pprgnn.data.sampling import (
+    NESTED,
+    OPTIMISTIC,
+    Array,
+    Sample,
+    by_folds,
+    check_fraction,
+    labelled,
+    percent,
+    strata_of,
+    take,
+)
 from pprgnn.data.split import Split
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
@@ -71,7 +81,7 @@ def make_splits(dataset: GraphDataset, protocol: str = "honest", seed: int = 0, 
     ]
 
 
-def _rule(dataset: GraphDataset) -> Callable[..., list[Drawn]]:
+def _rule(dataset: GraphDataset) -> Callable[..., list[Sample]]:
     data, facts = dataset._data, dataset.facts
     if "part" in data:
         length = len(dataset._all("part"))
@@ -97,7 +107,7 @@ def _by_graph_part(
     *,
     genes: Literal["shared", "disjoint"] = "shared",
     gene_fractions: Sequence[float] | None = None,
-) -> list[Drawn]:
+) -> list[Sample]:
     # PAPER: PPI as 18/2/2 of 22 graphs; there are 24, and all training graphs train.
     name, known = dataset.facts.name, "gene" in dataset._data
     if genes not in ("shared", "disjoint"):
@@ -121,7 +131,7 @@ def _by_graph_part(
 
 def _gene_disjoint(
     dataset: GraphDataset, part: Array, rng: np.random.Generator, fractions: Sequence[float]
-) -> Drawn:
+) -> Sample:
     """Rows of each part's graphs, of the genes that belong to this part: most genes occur in all graphs."""
     numeric = len(fractions) == 3 and all(isinstance(each, Real) and each > 0 for each in fractions)
     if not numeric or abs(sum(fractions) - 1) > 1e-6:
@@ -141,17 +151,17 @@ def _gene_disjoint(
         f"Genes apart: divided {'/'.join(f'{100 * each:g}' for each in fractions)}, and of each part's graphs the "
         f"rows of its genes: no gene that is scored has a label in training."
     )
-    return Drawn(train, val, test, "node", text)
+    return Sample(train, val, test, "node", text)
 
 
 def _by_split_column(
     dataset: GraphDataset, honest: bool, rng: np.random.Generator, *, val_fraction: float = 0.2
-) -> list[Drawn]:
+) -> list[Sample]:
     part = np.where(labelled(dataset), _given_part(dataset), -1)
     return [_by_part(part, strata_of(dataset), "node", honest, rng, "By the split column", val_fraction)]
 
 
-def _by_masks(dataset: GraphDataset, honest: bool, rng: np.random.Generator) -> list[Drawn]:
+def _by_masks(dataset: GraphDataset, honest: bool, rng: np.random.Generator) -> list[Sample]:
     """One split per column; a mask without columns serves all of them."""
     names = [f"{part}_mask" for part in ("train", "val", "test")]
     masks = [dataset._all(name).bool().numpy() for name in names if name in dataset._data]
@@ -186,7 +196,7 @@ def _by_part(
     rng: np.random.Generator,
     text: str,
     val_fraction: float = 0.2,
-) -> Drawn:
+) -> Sample:
     """0 trains, 1 validates, 2 tests, -1 does nothing; without any 1, some of the training part validates."""
     check_fraction("val_fraction", val_fraction)
     train, val, test = (np.flatnonzero(part == number) for number in range(3))
@@ -195,7 +205,7 @@ def _by_part(
         text += f", where {percent(val_fraction)} of the training {unit}s validate, since none were set apart"
     elif not len(val):
         text += f"; without validation {unit}s {OPTIMISTIC}"
-    return Drawn(train, val, test, unit, f"{text}.")
+    return Sample(train, val, test, unit, f"{text}.")
 
 
 # ------------------------------------------------------------------------------------------- drawn from one graph
@@ -206,7 +216,7 @@ def _by_label_fraction(
     *,
     fraction: float = 0.05,
     val_fraction: float = 0.05,
-) -> list[Drawn]:
+) -> list[Sample]:
     """One order of the labelled nodes: test nodes first, then validation, then training.
 
     So a larger fraction adds training nodes and changes nothing else.
@@ -218,9 +228,9 @@ def _by_label_fraction(
     test, val, train, _ = np.split(nodes, np.cumsum(counts))
     text = f"{percent(fraction)} of the labelled nodes train and {percent(SNAP_TEST)} test"
     if honest:
-        return [Drawn(train, val, test, "node", f"{text}; other {percent(val_fraction)} validate.")]
+        return [Sample(train, val, test, "node", f"{text}; other {percent(val_fraction)} validate.")]
     # PAPER: the test nodes also choose the epoch.
-    return [Drawn(train, val[:0], test, "node", f"{text}; {OPTIMISTIC}.")]
+    return [Sample(train, val[:0], test, "node", f"{text}; {OPTIMISTIC}.")]
 
 
 def _by_shares(
@@ -230,7 +240,7 @@ def _by_shares(
     *,
     train_fraction: float = 0.6,
     val_fraction: float = 0.2,
-) -> list[Drawn]:
+) -> list[Sample]:
     check_fraction("train_fraction", train_fraction, most=1.0)
     check_fraction("val_fraction", val_fraction)
     test_fraction = 1 - train_fraction - val_fraction
@@ -251,4 +261,4 @@ def _by_shares(
     if small.any():
         few = int((counts < SMALL_CLASS).sum())
         text += f"; all nodes of {few} class{'es' * (few > 1)} with fewer than {SMALL_CLASS} labelled nodes train"
-    return [Drawn(np.concatenate([train, nodes[small]]), val, test, "node", f"{text}.")]
+    return [Sample(np.concatenate([train, nodes[small]]), val, test, "node", f"{text}.")]

@@ -22,11 +22,11 @@ from torch_geometric.data import Data
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.order import LARGE_GRAPH
+from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.roots import cache_root
 from pprgnn.data.sparse_features import from_tensors, is_sparse, tensors_of
-from pprgnn.data.whole_file import read_tensors, write_tensors
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from pprgnn.core.entries import Normalization

@@ -11,13 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.utils import coalesce, one_hot, remove_self_loops
 
-from pprgnn.data.arrow import read_numbers
-from pprgnn.data.bundled import bundled_folder
 from pprgnn.data.card import Card
-from pprgnn.data.collated import check_edges, check_within_graphs, collated, graph_of_nodes
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
-from pprgnn.data.numpy_files import check_length, finite_floats
+from pprgnn.data.raw_files import (
+    check_edges,
+    check_length,
+    check_within_graphs,
+    finite_floats,
+    graph_of_nodes,
+    read_numbers,
+)
+from pprgnn.data.roots import bundled_folder
+from pprgnn.errors import DataError
 
 MOST_ENTRIES = 2**30  # of a one-hot matrix: 4 GiB
 
@@ -41,16 +46,15 @@ def read(card: Card, root: Path, *, node_attributes: bool = False) -> GraphDatas
     edge_index, edge_attr = remove_self_loops(torch.from_numpy(edges).t(), labels)
     edge_index, edge_attr = coalesce(edge_index, edge_attr, len(graph))
 
-    data, slices = collated(
+    names = tuple(str(value) for value in classes)
+    return GraphDataset.from_parts(
+        Facts(card.name, card.task, card.multi_label, card.metric, names, note=card.note),
         torch.from_numpy(np.bincount(graph)),
         edge_index,
         per_node={} if x is None else {"x": x},
         per_edge={} if edge_attr is None else {"edge_attr": edge_attr},
         per_graph={"y": torch.from_numpy(y)},
     )
-    names = tuple(str(value) for value in classes)
-    facts = Facts(card.name, card.task, card.multi_label, card.metric, names, note=card.note)
-    return GraphDataset(data, slices, facts)
 
 
 class _Files:

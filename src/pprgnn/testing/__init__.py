@@ -1,6 +1,5 @@
 """A public conformance suite for PyTorch Geometric convolutions: what a user of one may rely on, checked."""
 
-from pprgnn.testing.report import ConformanceError, Outcome, Report, Result
-from pprgnn.testing.suite import Check, check_conv, conv_checks
+from pprgnn.testing.suite import Check, ConformanceError, Outcome, Report, Result, check_conv, conv_checks
 
 __all__ = ["Check", "ConformanceError", "Outcome", "Report", "Result", "check_conv", "conv_checks"]

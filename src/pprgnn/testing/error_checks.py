@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from pprgnn.testing.graphs import Graph
-from pprgnn.testing.trial import Trial, need_parameters
+from pprgnn.testing.trial import Graph, Trial, need_parameters
 
 
 def wrong_columns(trial: Trial) -> None:

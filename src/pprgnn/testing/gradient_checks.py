@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 from torch.func import functional_call
 
-from pprgnn.testing.graphs import Graph, side_by_side
-from pprgnn.testing.trial import Trial, go_back
+from pprgnn.testing.trial import Graph, Trial, go_back, side_by_side
 
 STEP = 1e-5  # of the finite differences: large against the tolerance of a solver, small against a kink of ReLU
 CLOSE = 1e-3

@@ -9,6 +9,7 @@ from typing import Any
 from unittest import SkipTest
 
 import torch
+from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import UninitializedParameter
 
@@ -27,26 +28,12 @@ def lazy_channels(trial: Trial) -> None:
 
 def changed_graph(trial: Trial) -> None:
     """Edges and weights that were changed in place are noticed."""
-    conv, graph = trial.conv(), trial.graph()
-    trial.run(conv, graph)
-    graph.edge_index.copy_(graph.edge_index.flip(0))
-    expected = trial.run(trial.conv(), graph.clone())
-    trial.same(trial.run(conv, graph), expected, "An edge_index changed in place is not noticed.")
-    graph.edge_weight.mul_(torch.linspace(0.5, 2, graph.edge_weight.numel()))
-    expected = trial.run(trial.conv(), graph.clone())
-    trial.same(trial.run(conv, graph), expected, "Edge weights changed in place are not noticed.")
+    _check_changes(trial, lambda tensor: tensor, "in place")
 
 
 def changed_data(trial: Trial) -> None:
     """Edges and weights that were changed through their data, which counts no versions, are noticed."""
-    conv, graph = trial.conv(), trial.graph()
-    trial.run(conv, graph)
-    graph.edge_weight.data.mul_(torch.linspace(0.5, 2, graph.edge_weight.numel()))
-    expected = trial.run(trial.conv(), graph.clone())
-    trial.same(trial.run(conv, graph), expected, "Edge weights changed through .data are not noticed.")
-    graph.edge_index.data.copy_(graph.edge_index.flip(0))
-    expected = trial.run(trial.conv(), graph.clone())
-    trial.same(trial.run(conv, graph), expected, "An edge_index changed through .data is not noticed.")
+    _check_changes(trial, lambda tensor: tensor.data, "through .data")
 
 
 def changed_matrix(trial: Trial) -> None:
@@ -143,6 +130,16 @@ def inputs_unchanged(trial: Trial) -> None:
     go_back(trial.run(conv, graph))
     for name in ("x", "edge_index", "edge_weight"):
         assert torch.equal(getattr(graph, name), getattr(before, name)), f"{name} was changed in place."
+
+
+def _check_changes(trial: Trial, writable: Callable[[Tensor], Tensor], how: str) -> None:
+    conv, graph = trial.conv(), trial.graph()
+    for what in ("edge_index", "edge_weight"):
+        trial.run(conv, graph)
+        tensor = writable(getattr(graph, what))
+        tensor.copy_(tensor.flip(0) if what == "edge_index" else tensor * torch.linspace(0.5, 2, tensor.numel()))
+        expected = trial.run(trial.conv(), graph.clone())
+        trial.same(trial.run(conv, graph), expected, f"A change of {what} {how} is not noticed.")
 
 
 def _caching(trial: Trial) -> Any:

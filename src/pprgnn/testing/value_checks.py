@@ -10,8 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch_geometric import EdgeIndex
 
-from pprgnn.testing.graphs import draw_pair, side_by_side, without_edges
-from pprgnn.testing.trial import SINGLE_TOL, Trial, go_back, having
+from pprgnn.testing.trial import SINGLE_TOL, Trial, draw_pair, go_back, having, side_by_side, without_edges
 
 OTHER_FLOW = {"source_to_target": "target_to_source", "target_to_source": "source_to_target"}
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pprgnn.data import DataError
-from pprgnn.data.own.labels import Label, learn_label, read_parts
+from pprgnn.data.own.labels import learn_label, read_parts
+from pprgnn.data.own.schema import Columns, Schema
 from pprgnn.data.own.table import Table, read_table
 
 
@@ -178,7 +179,7 @@ def test_classes_that_are_not_known(learned, later, message):
 @pytest.mark.parametrize("values", [["a", "b"], ["a|b"], [["a"], ["b"]]])
 def test_a_label_survives_its_dictionary(values):
     label = learn(values)[0]
-    assert Label.from_dict(label.to_dict()) == label
+    assert Schema.from_dict(Schema(Columns(), (), label).to_dict()).label == label
 
 
 # ----------------------------------------------------------------------------------------------------------- parts

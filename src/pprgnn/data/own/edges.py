@@ -1,7 +1,8 @@
-"""Edges named by ids of any type into `edge_index`: weights read, duplicates merged, both directions."""
+"""Edges named by ids of any type into `edge_index`: nodes numbered, weights read, duplicates merged."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.features import learn_written, read_texts
-from pprgnn.data.own.ids import Index, each_once, id_columns, look_up, number_ids, with_ids, with_unknown
 from pprgnn.data.own.reading import Reading, Style
-from pprgnn.data.own.table import Table
+from pprgnn.data.own.table import Table, first
 from pprgnn.data.own.text_file import trimmed
+from pprgnn.data.raw_files import distinct, is_dense, number_ids
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from pprgnn.data.own.schema import Columns
 
+Index = NDArray[np.int64]
 Weights = NDArray[Any]
 
 
@@ -37,7 +39,7 @@ def edges_of(
         if len(edges) == 0:
             raise DataError(f"{edges.origin} has no edges and there is no node table, so there is no graph.")
         kept = np.ones(len(edges), dtype=bool)
-        ids, source, destination = number_ids(*id_columns((edges, ends)))
+        ids, source, destination = _number_ends(*id_columns((edges, ends)))
     else:
         if len(nodes) == 0:
             raise DataError(f"{nodes.origin} has no rows; expected one for each node.")
@@ -62,6 +64,144 @@ def edges_of(
     return *merge_edges(source, destination, weight, len(ids), columns.directed, notes), ids, nodes
 
 
+# ------------------------------------------------------------------------------------------------------ ids
+def with_ids(table: Table, names: Sequence[str], notes: list[str]) -> Table:
+    """Only the rows in which these ids are filled."""
+    if not any(table.column(name).null_count for name in names):
+        return table
+    empty = np.zeros(len(table), dtype=bool)
+    for column in table.texts(names, na_is_missing=False):
+        empty |= np.asarray(pc.is_null(column))
+    if not empty.any():
+        return table
+    notes.append(f"{int(empty.sum()):,} of {len(table):,} rows of {table.origin} have no node id and were dropped")
+    return table.take(np.flatnonzero(~empty))
+
+
+def each_once(nodes: Table, ids: pa.Array, which: str, notes: list[str]) -> tuple[Table, pa.Array]:
+    """One row for each id."""
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return nodes, ids
+    if which == "error":
+        _refuse_duplicates(nodes, ids)
+    number = np.asarray(ids.dictionary_encode().indices)
+    if which == "first":
+        rows = np.unique(number, return_index=True)[1]
+    else:
+        rows = len(number) - 1 - np.unique(number[::-1], return_index=True)[1]
+    rows.sort()
+    notes.append(
+        f"{len(ids) - len(rows):,} of {len(ids):,} rows of {nodes.origin} repeat a node id: the {which} row counts"
+    )
+    return nodes.take(rows), ids.take(pa.array(rows))
+
+
+def with_unknown(
+    edges: Table,
+    strange: Sequence[tuple[pa.ChunkedArray, NDArray[np.bool_]]],
+    nodes: Table,
+    ids: pa.Array,
+    otherwise: str,
+    notes: list[str],
+) -> tuple[Table, pa.Array]:
+    """The nodes, with more of them if those that only edges name are to be added; ``strange`` marks them."""
+    (start, start_unknown), (end, end_unknown) = strange
+    unknown = start_unknown | end_unknown
+    told = f"{int(unknown.sum()):,} of {len(edges):,} edges"
+    if otherwise == "error":
+        row = int(np.flatnonzero(unknown)[0])
+        node = (start if start_unknown[row] else end)[row].as_py()
+        raise DataError(
+            f"{edges.where(row)} names the node {node!r}, which is in no row of {nodes.origin} ({told} do so); "
+            f"--unknown-nodes add adds these nodes, --unknown-nodes drop drops these edges."
+        )
+    if otherwise == "drop":
+        notes.append(f"{told} name nodes that are in no row of {nodes.origin} and were dropped")
+        return nodes, ids
+    chunks = [chunk for each, mask in strange for chunk in each.filter(pa.array(mask)).cast(ids.type).chunks]
+    new = pc.unique(pa.chunked_array(chunks, ids.type))
+    notes.append(
+        f"{told} name {len(new):,} nodes that are in no row of {nodes.origin}: they were added without values"
+    )
+    rows = np.concatenate([np.arange(len(nodes)), np.full(len(new), -1)])
+    return nodes.take(rows), pa.concat_arrays([ids, new])
+
+
+def id_columns(*places: tuple[Table, Sequence[str]]) -> list[pa.ChunkedArray]:
+    """These columns of these tables, all as whole numbers, or else all as the text that was written."""
+    numbers = [_whole_numbers(table, names) for table, names in places]
+    columns = [column for found in numbers for column in found]
+    if not all(numbers):
+        columns = [each for table, names in places for each in table.texts(names, na_is_missing=False)]
+    named = [(table, name) for table, names in places for name in names]
+    for (table, name), column in zip(named, columns, strict=True):
+        if (row := first(pc.is_null(column))) is not None:
+            raise DataError(
+                f"{table.where(row)}, column {name!r} must hold a node id, but is empty; fill it or drop the row "
+                f"(--empty-ids drop)."
+            )
+    return columns
+
+
+def _whole_numbers(table: Table, names: Sequence[str]) -> list[pa.ChunkedArray]:
+    """The columns as int64; none if one holds anything else, such as 007, which is not 7."""
+    columns = [table.column(name) for name in names]
+    types = {column.type for column in columns if len(column)}
+    if not all(pa.types.is_integer(kind) or (pa.types.is_floating(kind) and table.file is None) for kind in types):
+        return []
+    try:
+        numbers = [column.cast(pa.int64()) for column in columns]
+    except pa.ArrowInvalid:  # 1.5, or beyond 64 bits
+        return []
+    if table.file is not None:
+        for number, written in zip(numbers, table.texts(names, na_is_missing=False), strict=True):
+            if not pc.all(pc.equal(number.cast(pa.string()), written), skip_nulls=False, min_count=0).as_py():
+                return []
+    return numbers
+
+
+def _number_ends(source: pa.ChunkedArray, destination: pa.ChunkedArray) -> tuple[pa.Array, Index, Index]:
+    """Every id that occurs, sorted, and the positions of the edges' ends among them."""
+    if pa.types.is_integer(source.type):
+        known, position = number_ids(np.concatenate([np.asarray(source), np.asarray(destination)]))
+        ids = pa.array(known)
+    else:
+        encoded = pc.dictionary_encode(pa.chunked_array([*source.chunks, *destination.chunks]))
+        words = encoded.chunk(0).dictionary  # all chunks share it
+        order = np.asarray(pc.sort_indices(words)).astype(np.int64)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        position = rank[np.concatenate([np.asarray(chunk.indices) for chunk in encoded.chunks])]
+        ids = words.take(pa.array(order))
+    return ids, position[: len(source)], position[len(source) :]
+
+
+def _refuse_duplicates(nodes: Table, ids: pa.Array) -> None:
+    seen: dict[Any, int] = {}
+    for row, node in enumerate(ids.to_pylist()):
+        if node in seen:
+            raise DataError(
+                f"{nodes.where(row)} has the node id {node!r}, which {nodes.where(seen[node])} already has; "
+                f"keep one row per node, or say which counts (--duplicates first or last)."
+            )
+        seen[node] = row
+
+
+def look_up(wanted: pa.ChunkedArray, ids: pa.Array) -> Index:
+    """Positions, -1 for ids that are not there."""
+    if len(wanted) == 0:
+        return np.empty(0, dtype=np.int64)
+    if pa.types.is_integer(ids.type):
+        numbers, known = np.asarray(wanted), np.asarray(ids)
+        low, high = int(known.min()), int(known.max())
+        if is_dense(low, high, len(known) + len(numbers)):
+            table = np.full(high - low + 2, -1, dtype=np.int64)
+            table[known - low] = np.arange(len(known))
+            inside = (numbers >= low) & (numbers <= high)
+            return np.asarray(table[np.where(inside, numbers - low, -1)])  # the last entry stays -1
+    return np.asarray(pc.fill_null(pc.index_in(wanted, value_set=ids), -1)).astype(np.int64)
+
+
 # --------------------------------------------------------------------------------------------------- weights
 def learn_weight(edges: Table, name: str, style: Style) -> tuple[Reading | None, str]:
     """How the weights are written, if that is not plain, and what is uncertain about it."""
@@ -74,9 +214,7 @@ def _weights(edges: Table, name: str, reading: Reading | None) -> Weights:
     weight: Weights
     if text is not None:
         weight, there, _ = (reading or Reading()).read(text)
-        wrong = np.flatnonzero(~there & np.asarray(pc.is_valid(trimmed(text))))
-        if len(wrong):
-            row = int(wrong[0])
+        if (row := first(~there & np.asarray(pc.is_valid(trimmed(text))))) is not None:
             raise DataError(
                 f"{edges.where(row)}, column {name!r} must hold the weight of the edge, a number, but holds "
                 f"{text[row].as_py()!r}; correct it, or name another weight column ('' for none)."
@@ -90,12 +228,9 @@ def _weights(edges: Table, name: str, reading: Reading | None) -> Weights:
                 f"{edges.origin}, column {name!r} must hold weights, which are numbers, but holds {column.type}; "
                 f"name another weight column ('' for none)."
             ) from None
-    if not there.all():
-        row = int(np.flatnonzero(~there)[0])
+    if (row := first(~there)) is not None:
         raise DataError(f"{edges.where(row)}, column {name!r} must hold the edge's weight, but is empty; fill it.")
-    bad = np.flatnonzero(~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0))
-    if len(bad):
-        row = int(bad[0])
+    if (row := first(~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0))) is not None:
         raise DataError(
             f"{edges.where(row)}, column {name!r} must be a finite number >= 0, but is {weight[row]}; correct it."
         )
@@ -114,18 +249,18 @@ def merge_edges(
     given = len(source)
     if directed:
         key = source * num_nodes + destination
-        key, weight = (_sorted_once(key), None) if weight is None else _sum_by_key(key, weight)
-        distinct = len(key)
+        key, weight = (distinct(key), None) if weight is None else _sum_by_key(key, weight)
+        different = len(key)
     else:
         pair = np.minimum(source, destination) * num_nodes + np.maximum(source, destination)
         if weight is None:
-            pair = _sorted_once(pair)
+            pair = distinct(pair)
         else:
             pair, weight = _sum_by_pair(pair, source > destination, weight, notes)
-        distinct = len(pair)
+        different = len(pair)
         key, weight = _both_directions(pair, weight, num_nodes)
-    if distinct < given:
-        notes.append(f"{given - distinct:,} of {given:,} edges are listed more than once and were merged")
+    if different < given:
+        notes.append(f"{given - different:,} of {given:,} edges are listed more than once and were merged")
     edge_index = np.empty((2, len(key)), dtype=np.int64)
     np.divmod(key, num_nodes, out=(edge_index[0], edge_index[1]))
     return torch.from_numpy(edge_index), None if weight is None else torch.from_numpy(weight.astype(np.float32))
@@ -136,11 +271,6 @@ def _starts(key: Index) -> NDArray[np.bool_]:
     first = np.ones(len(key), dtype=bool)
     np.not_equal(key[1:], key[:-1], out=first[1:])
     return first
-
-
-def _sorted_once(key: Index) -> Index:
-    key.sort()
-    return key[_starts(key)]
 
 
 def _sum_by_key(key: Index, weight: Weights) -> tuple[Index, Weights]:

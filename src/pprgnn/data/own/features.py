@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pprgnn.data.errors import DataError
-from pprgnn.data.own.reading import Reading, Style, learn_reading, unknown_words
-from pprgnn.data.own.table import Table, is_list, is_text, some
+from pprgnn.data.own.reading import Reading, Style, as_tuples, learn_reading, unknown_words
+from pprgnn.data.own.table import Table, first, is_list, is_text, some
+from pprgnn.errors import DataError
 
 MOST_CATEGORIES = 50
 FEW = 10  # rows of which 0, 1, 2, ... might be a feature
@@ -61,11 +61,10 @@ class Feature:
             numbers, valid = self._numbers(table)
             values = (numbers - np.array(self.mean)) / np.array(self.scale)
             values[~valid] = 0.0  # what is missing is put at the mean
-            large = np.flatnonzero((np.abs(values) > np.finfo(np.float32).max).any(axis=1))
-            if len(large):
+            if (row := first((np.abs(values) > np.finfo(np.float32).max).any(axis=1))) is not None:
                 raise DataError(
-                    f"{table.where(int(large[0]))}, column {self.name!r} is too far from all earlier values; "
-                    f"correct it or leave it empty."
+                    f"{table.where(row)}, column {self.name!r} is too far from all earlier values; correct it or "
+                    f"leave it empty."
                 )
         return np.hstack([values, ~valid[:, None]][: 1 + self.missing]).astype(np.float32)
 
@@ -116,9 +115,8 @@ class Feature:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Feature:
         """The inverse of :meth:`to_dict`."""
-        tuples: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         reading = Reading.from_dict(values["reading"]) if "reading" in values else None
-        return cls(**{**tuples, "reading": reading})
+        return cls(**as_tuples(values) | {"reading": reading})
 
 
 def learn_feature(
@@ -226,8 +224,7 @@ def _numbers(
     if text is not None:
         reading = reading or Reading()
         numbers, valid, wrong = reading.read(text)
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
+        if (row := first(wrong)) is not None:
             raise DataError(
                 f"{table.where(row)}, column {name!r} must hold a {reading.described}, but holds "
                 f"{text[row].as_py()!r}; correct it, or leave it empty or out."
@@ -262,9 +259,7 @@ def _vectors(table: Table, name: str, width: int) -> tuple[NDArray[np.float64], 
         raise DataError(
             f"{table.origin}, column {name!r} must hold lists of numbers, but holds {column.type}; convert it."
         ) from None
-    wrong = np.flatnonzero(lengths != width)
-    if len(wrong):
-        row = int(wrong[0])
+    if (row := first(lengths != width)) is not None:
         raise DataError(
             f"{table.where(row)}, column {name!r} must hold {width} numbers, but holds {int(lengths[row])}; "
             f"make all lists equally long."
@@ -280,9 +275,7 @@ def _vectors(table: Table, name: str, width: int) -> tuple[NDArray[np.float64], 
 
 def _check_finite(table: Table, name: str, numbers: NDArray[np.float64], valid: NDArray[np.bool_]) -> None:
     finite = np.isfinite(numbers) if numbers.ndim == 1 else np.isfinite(numbers).all(axis=1)
-    bad = np.flatnonzero(~finite & valid)
-    if len(bad):
-        row = int(bad[0])
+    if (row := first(~finite & valid)) is not None:
         raise DataError(
             f"{table.where(row)}, column {name!r} must be finite, but is {numbers[row]}; correct it or leave it "
             f"empty."

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.reading import UNKNOWN
-from pprgnn.data.own.table import Table, is_list, some
+from pprgnn.data.own.table import Table, first, is_list, some
 from pprgnn.data.own.text_file import NUMBER
+from pprgnn.errors import DataError
 
 SEPARATORS = ("|", ";")
 FEWEST = 3  # nodes of a class: one each for training, validation and test
@@ -54,12 +53,10 @@ class Label:
             return self._encode_columns(table)
         names, row, labelled = _entries(table, self.columns[0], self.separator)
         found = pc.index_in(names, value_set=pa.array(self.classes, pa.string()))
-        unknown = np.flatnonzero(np.asarray(pc.is_null(found)))
-        if len(unknown):
-            first = int(unknown[0])
+        if (unknown := first(pc.is_null(found))) is not None:
             raise DataError(
-                f"{table.where(int(row[first]))}, column {self.columns[0]!r} holds the class "
-                f"{names[first].as_py()!r}, which is none of the {len(self.classes)} known classes "
+                f"{table.where(int(row[unknown]))}, column {self.columns[0]!r} holds the class "
+                f"{names[unknown].as_py()!r}, which is none of the {len(self.classes)} known classes "
                 f"({some(self.classes)}); correct it or leave it empty."
             )
         y: NDArray[Any]
@@ -76,10 +73,9 @@ class Label:
         labelled = np.zeros(len(table), dtype=bool)
         for i, name in enumerate(self.columns):
             y[:, i], known = _zero_or_one(table, name)
-            partial = np.flatnonzero(labelled != known)
-            if i and len(partial):
+            if i and (row := first(labelled != known)) is not None:
                 raise DataError(
-                    f"{table.where(int(partial[0]))} has some label columns filled and others empty; fill all "
+                    f"{table.where(row)} has some label columns filled and others empty; fill all "
                     f"({', '.join(self.columns)}) or none."
                 )
             labelled = known
@@ -99,16 +95,6 @@ class Label:
                 f"amounts; --target names another column"
             ]
         return []
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Label:
-        """The inverse of :meth:`to_dict`."""
-        tuples: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        return cls(**tuples)
 
 
 def learn_label(table: Table, columns: tuple[str, ...], separator: str | None) -> Label:
@@ -169,9 +155,7 @@ def read_parts(table: Table, name: str) -> NDArray[np.int64]:
     """A split column: 0 for train, 1 for validation, 2 for test, -1 for none."""
     text = pc.utf8_lower(pc.fill_null(table.text(name), ""))
     found = pc.index_in(text, value_set=pa.array(list(PARTS), pa.string()))
-    unknown = np.flatnonzero(np.asarray(pc.is_null(found)))
-    if len(unknown):
-        row = int(unknown[0])
+    if (row := first(pc.is_null(found))) is not None:
         raise DataError(
             f"{table.where(row)}, column {name!r} must say train, val, test or nothing, but says "
             f"{text[row].as_py()!r}; correct it or name another split column."
@@ -184,9 +168,7 @@ def _zero_or_one(table: Table, name: str) -> tuple[NDArray[np.float32], NDArray[
     text = pc.utf8_lower(table.text(name))
     found = pc.index_in(text, value_set=pa.array(["0", "1", "false", "true", "no", "yes"]))
     known = np.asarray(pc.is_valid(text))
-    unknown = np.flatnonzero(np.asarray(pc.is_null(found)) & known)
-    if len(unknown):
-        row = int(unknown[0])
+    if (row := first(np.asarray(pc.is_null(found)) & known)) is not None:
         raise DataError(
             f"{table.where(row)}, label column {name!r} must hold 0, 1 or nothing when there are several label "
             f"columns, but holds {text[row].as_py()!r}; name one column for one class per node."

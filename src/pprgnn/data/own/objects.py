@@ -19,11 +19,11 @@ from torch_geometric.data.data import BaseData
 from torch_geometric.utils import coalesce, is_undirected
 
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.table import Table
 from pprgnn.data.own.tables import from_tables
 from pprgnn.data.sparse_features import compact, is_sparse, not_finite
 from pprgnn.data.sparse_features import from_scipy as sparse_features
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 MOSTLY = 0.8  # the share of a column's texts that must be numbers (or dates) for the others to be strays
 # What people write where a number is not known, in lower case.
@@ -108,7 +108,7 @@ class Reading:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Reading:
         """The inverse of `dataclasses.asdict`, also after JSON."""
-        return cls(**{**values, "stray": tuple(values["stray"])})
+        return cls(**as_tuples(values))
 
     # ----------------------------------------------------------------------------------------------------- parsing
     @cached_property
@@ -163,6 +163,11 @@ class Reading:
         found = self._parts(_plain(text))
         sides = (pc.unique(pc.struct_field(found, side)).to_pylist() for side in ("before", "after"))
         return {unit for side in sides for unit in side if unit}
+
+
+def as_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass after JSON, which knows lists only."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
 def learn_reading(text: pa.ChunkedArray, style: Style, comma_first: bool = False) -> tuple[Reading | None, str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.text_file import GZIP, TextFile, open_text_file, trimmed
+from pprgnn.errors import DataError
 
 TEXT = (".csv", ".tsv", ".tab", ".txt", ".edges", ".edgelist")
 PARQUET = (".parquet", ".pq")
@@ -33,6 +36,7 @@ class Table:
     path: Path | None = None  # of a file whose first row may hold names or not ...
     header: bool = True  # ... and whether it does
     rows: NDArray[np.int64] | None = None  # which rows of the file, in which order; -1: one that was added
+    _texts: dict[str, pa.ChunkedArray] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, count in Counter(self.columns.column_names).items():
@@ -78,7 +82,10 @@ class Table:
 
     def text(self, name: str) -> pa.ChunkedArray:
         """A column of names: blank ones are missing, and 1.0 is 1 (pandas makes floats when one is missing)."""
-        return trimmed(pc.replace_substring_regex(self.texts([name])[0], r"^([-+]?\d+)\.0+$", r"\1"))
+        if name not in self._texts:  # labels are asked for several times, and each would read the file again
+            text = pc.replace_substring_regex(self.texts([name])[0], r"^([-+]?\d+)\.0+$", r"\1")
+            self._texts[name] = trimmed(text)
+        return self._texts[name]
 
     def _as_text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         kind = column.type
@@ -123,9 +130,7 @@ def read_table(
     if start.startswith(b"PAR1") or kind in PARQUET:
         return Table(_read_parquet(path), path.name)
     if kind in EXCEL:
-        from pprgnn.data.own.excel import read_excel
-
-        columns, has_names = read_excel(path, header)
+        columns, has_names = _read_excel(path, header)
         return Table(columns, path.name, path=path, header=has_names)
     if kind not in (*TEXT, ""):
         raise DataError(
@@ -161,6 +166,79 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
+def first(mask: Any) -> int | None:
+    """The first row where the mask is true, if there is one."""
+    rows = np.flatnonzero(np.asarray(mask))
+    return int(rows[0]) if len(rows) else None
+
+
 def some(values: Sequence[str]) -> str:
     """The first few of them, for messages."""
     return ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")
+
+
+# ------------------------------------------------------------ Excel, by openpyxl
+def _read_excel(path: Path, header: bool | None = None) -> tuple[pa.Table, bool]:
+    """Rows without any value are left out; and whether the first row holds names, which ``None`` guesses."""
+    openpyxl = _openpyxl(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and the like, which are not read
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()  # some programs write wrong ones
+            rows = [row for row in sheet.iter_rows(values_only=True) if any(map(_is_there, row))]
+            book.close()
+    except (zipfile.BadZipFile, KeyError, ValueError, IndexError, OSError) as error:
+        raise DataError(f"{path} is not a whole Excel file ({error}); save or copy it again.") from error
+    if not rows:
+        raise DataError(f"{path} is empty; expected column names and at least one row in its first sheet.")
+    width = max(max((i for i, cell in enumerate(row, start=1) if _is_there(cell)), default=0) for row in rows)
+    rows = [(*row, *[None] * width)[:width] for row in rows]
+    if header is None:
+        header = not all(isinstance(cell, int | float) for cell in rows[0] if _is_there(cell))
+    names: Sequence[Any] = [None] * width
+    if header:
+        names, *rows = rows
+    named = [_text(name).strip() or f"column {place}" for place, name in enumerate(names, start=1)]
+    columns = [_column([row[i] for row in rows]) for i in range(width)]
+    return pa.Table.from_arrays(columns, names=named), header
+
+
+def write_excel(table: pa.Table, path: Path) -> None:
+    """One sheet: a row of names, then the rows."""
+    book = _openpyxl(path).Workbook(write_only=True)
+    sheet = book.create_sheet("predictions")
+    sheet.append(table.column_names)
+    for row in table.to_pylist():
+        sheet.append(list(row.values()))
+    book.save(path)
+
+
+def _openpyxl(path: Path) -> Any:
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise DataError(f"{path} is an Excel file, which needs openpyxl: pip install 'pprgnn[tables]'.") from error
+    return openpyxl
+
+
+def _is_there(cell: Any) -> bool:
+    return cell is not None and (not isinstance(cell, str) or bool(cell.strip()))
+
+
+def _text(cell: Any) -> str:
+    """As one would type it: 3.0 is 3."""
+    if cell is None:
+        return ""
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def _column(cells: Sequence[Any]) -> pa.Array:
+    """With the type that all cells share, or else as text."""
+    cells = [(cell.strip() if isinstance(cell, str) else cell) if _is_there(cell) else None for cell in cells]
+    kinds = {float if type(cell) is int else type(cell) for cell in cells if cell is not None}
+    if len(kinds) <= 1:
+        whole = all(cell is None or type(cell) is int for cell in cells)
+        return pa.array(cells, pa.float64() if kinds == {float} and not whole else None)
+    return pa.array([None if cell is None else _text(cell) for cell in cells], pa.string())

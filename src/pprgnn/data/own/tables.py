@@ -14,14 +14,22 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.errors import DataError
 from pprgnn.data.own.edges import edges_of, learn_weight
 from pprgnn.data.own.features import learn_feature
-from pprgnn.data.own.guess import guess_edge_columns, guess_node_columns, without_false_header
 from pprgnn.data.own.labels import class_remarks, learn_label, read_parts
 from pprgnn.data.own.reading import Reading, Style
-from pprgnn.data.own.schema import LEARNED, OF_NODES, Columns, Schema, as_fields
+from pprgnn.data.own.schema import (
+    LEARNED,
+    OF_NODES,
+    Columns,
+    Schema,
+    as_fields,
+    guess_edge_columns,
+    guess_node_columns,
+    without_false_header,
+)
 from pprgnn.data.own.table import Table, read_table
+from pprgnn.errors import DataError
 
 Source: TypeAlias = "Path | str | pa.Table | Table"
 Row: TypeAlias = "tuple[str, str, str, str]"  # table, column, how it is read, a remark

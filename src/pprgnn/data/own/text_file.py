@@ -5,20 +5,20 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
-import gzip
+import io
 import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from pprgnn.data.arrow import read_csv
-from pprgnn.data.errors import DataError
+from pprgnn.data.raw_files import open_bytes, read_csv
+from pprgnn.errors import DataError
 
 GZIP = b"\x1f\x8b"
 DELIMITERS = ("\t", ",", ";", "|", " ")
@@ -143,8 +143,7 @@ def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def refuse_other_encodings(path: Path) -> None:
     """Name the first line that is not UTF-8."""
-    opened: Any = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rb") as file:
+    with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             if not _is_utf8(line):
                 raise DataError(
@@ -174,16 +173,13 @@ def _not_in(path: Path, encoding: str) -> DataError:
 
 
 def _opened(path: Path, encoding: str, errors: str = "strict") -> IO[str]:
-    opened: Any = gzip.open if path.suffix == ".gz" else open
     encoding = "utf-8-sig" if encoding == UTF8 else encoding
-    file: IO[str] = opened(path, "rt", encoding=encoding, errors=errors, newline="")
-    return file
+    return io.TextIOWrapper(open_bytes(path), encoding, errors, newline="")
 
 
 def _count_quotes(path: Path) -> int:
-    opened: Any = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as file:
+        with open_bytes(path) as file:
             return sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b""))
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path} cannot be read ({error}); copy or fetch it again.") from error

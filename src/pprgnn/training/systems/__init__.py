@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.systems import classic, deep, fixed_point, infinite, kernels, labels
+from pprgnn.training.systems import classic, deep, fixed_point, infinite, without_gradients
 from pprgnn.training.systems.system import System
 
 __all__ = ["SYSTEMS", "System", "find_system", "find_systems"]
@@ -18,8 +18,7 @@ SYSTEMS: tuple[System, ...] = (
     *classic.SYSTEMS,
     *deep.SYSTEMS,
     *fixed_point.SYSTEMS,
-    *kernels.SYSTEMS,
-    *labels.SYSTEMS,
+    *without_gradients.SYSTEMS,
 )
 _BY_NAME = {name: system for system in SYSTEMS for name in (system.name, *system.aliases)}
 

@@ -132,7 +132,6 @@ SYSTEMS: tuple[System, ...] = (
         year=2022,
         link="https://arxiv.org/abs/2207.00684",
         summary="Our recursion around a convolution of your choice: attention, perceptrons and more.",
-        kind="network",
         build="pprgnn.nn:InfiniteConvNet",
         reads=(
             *("hidden", "layers", "dropout", "input_dropout", "pooling"),
@@ -147,7 +146,6 @@ SYSTEMS: tuple[System, ...] = (
         year=2017,
         link="https://arxiv.org/abs/1609.02907",
         summary="A few convolutions of your choice, one after the other: the finite counterpart of `infinite`.",
-        kind="network",
         build="pprgnn.nn:ConvStack",
         reads=("hidden", "layers", "dropout", "input_dropout", "pooling"),
         own=AnyConv,

@@ -34,9 +34,9 @@ class System:
         year: of the paper.
         link: to the paper.
         summary: one sentence: what it does.
+        build: ``"module:Class"`` of the layer or network.
         kind: ``infinite``: a layer in the place of ours, in the same networks; ``network``: a network of its own;
             ``kernel``: a graph kernel with a support vector machine; ``labels``: nothing but labels.
-        build: ``"module:Class"`` of the layer or network.
         tasks: whether it labels nodes, graphs or both.
         edge_weights: whether it uses the weights of edges.
         new_graphs: whether it can label graphs that it has not seen in training.
@@ -55,8 +55,8 @@ class System:
     year: int
     link: str
     summary: str
-    kind: Literal["infinite", "network", "kernel", "labels"]
     build: str
+    kind: Literal["infinite", "network", "kernel", "labels"] = "network"
     tasks: tuple[Task, ...] = ALL_TASKS
     edge_weights: bool = True
     new_graphs: bool = True

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data, InMemoryDataset
 
-from pprgnn.data.raw_files import collated, distinct, undirected
+from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.data.raw_files import distinct, undirected
 
 PAIRS = st.integers(1, 9).flatmap(
     lambda n: st.tuples(st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))
@@ -46,13 +47,15 @@ def test_collated_is_what_pyg_collates(sizes):
         edges.append(edge_index + first)
         first += size
     expected, slices = InMemoryDataset.collate(graphs)
-    data, found = collated(
+    made = GraphDataset.from_parts(
+        Facts("some", "graph", False, "accuracy", ()),
         torch.tensor(sizes),
         torch.cat(edges, dim=1),
         per_node={"x": expected.x},
         per_graph={"y": expected.y},
         per_edge={"edge_weight": expected.edge_weight},
     )
+    data, found = made._data, made.slices
     assert set(data.keys()) == set(expected.keys())
     assert torch.equal(data.edge_index, expected.edge_index)
     assert data.num_nodes == expected.num_nodes

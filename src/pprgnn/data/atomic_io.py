@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.errors import DataError
+from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,0 +1,251 @@
+"""Raw files of data sets: numbers in text and numpy files, and edges by number, checked; nothing is unpickled.
+
+Errors name the file, the line and the remedy.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pprgnn.errors import DataError
+
+_READ_OPTIONS = ("skip_rows", "column_names", "autogenerate_column_names", "encoding", "block_size")
+
+
+# --------------------------------------------------------------------------------------------------------- text
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file to be read; what is in it, if its name says that it is compressed."""
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def read_numbers(
+    path: Path,
+    columns: int | None,
+    kind: type[np.int64] | type[np.float64],
+    *,
+    delimiter: str = ",",
+    skip: int = 0,
+) -> NDArray[Any]:
+    """A text file of numbers without a header as an array (rows, columns); ``None`` takes the width it has."""
+    if not path.is_file():
+        raise DataError(f"{path} is missing; fetch the data set again.")
+    target = pa.int64() if kind is np.int64 else pa.float64()
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, quote_char=False)
+    convert = pyarrow.csv.ConvertOptions(null_values=[], strings_can_be_null=False)
+    read = pyarrow.csv.ReadOptions(autogenerate_column_names=True, skip_rows=skip, use_threads=True)
+    if columns is None:
+        names = read_csv(path, read, parse, convert, pyarrow.csv.open_csv).schema.names
+    else:
+        names = [f"f{column}" for column in range(columns)]  # as Arrow generates them
+    convert.column_types = dict.fromkeys(names, target)
+    table = read_csv(path, read, parse, convert)
+    if table.num_columns != len(names):
+        raise DataError(
+            f"{path} must have {len(names)} numbers on each line, but has {table.num_columns}; "
+            f"the file is damaged or of another format."
+        )
+    numbers = np.empty((table.num_rows, table.num_columns), dtype=kind, order="F")  # columns in one piece: faster
+    for position, column in enumerate(table.columns):
+        numbers[:, position] = column.to_numpy()
+    return numbers
+
+
+def read_csv(
+    path: Path, read: Any, parse: Any, convert: Any, reader: Callable[..., Any] = pyarrow.csv.read_csv
+) -> Any:
+    """Arrow's reader with Arrow's options, and our words for its errors."""
+    try:
+        return reader(path, read, parse, convert)
+    except (pa.ArrowInvalid, OSError, EOFError) as error:
+        raise DataError(_explain(path, error, read, parse, convert)) from error
+
+
+def _explain(path: Path, error: BaseException, read: Any, parse: Any, convert: Any) -> str:
+    message = str(error)
+    if "Empty CSV" in message or path.stat().st_size == 0:
+        return f"{path} is empty; expected at least one line of data."
+    if "runcated" in message or "EOF" in message or "end-of-stream" in message:
+        return f"{path} ends in the middle of its compressed data; copy or fetch it again."
+    ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message)
+    value = re.search(r"column #(\d+): Row #(\d+): CSV conversion error to (\w+): invalid value '(.*)'", message)
+    found = ragged is not None or value is not None
+    if not found and read.use_threads and ("Expected" in message or "conversion error" in message):
+        # Row numbers are only known to one thread.
+        slow = pa.csv.ReadOptions(use_threads=False, **{k: getattr(read, k) for k in _READ_OPTIONS})
+        try:
+            pyarrow.csv.read_csv(path, slow, parse, convert)
+        except pa.ArrowInvalid as second:
+            return _explain(path, second, slow, parse, convert)
+    if ragged is not None:
+        line, expected, got = ragged.groups()
+        return f"{path}, line {line} must have {expected} columns, but has {got}; repair or remove that line."
+    if value is not None:
+        column, line, target, text = value.groups()
+        kind = {"int64": "a whole number", "double": "a number"}.get(target, f"a value of type {target}")
+        return (
+            f"{path}, line {line}, column {int(column) + 1} must hold {kind}, but holds {text!r}; "
+            f"the file is damaged or of another format."
+        )
+    return f"{path} cannot be read ({message.splitlines()[0]}); expected a table of text in UTF-8."
+
+
+# -------------------------------------------------------------------------------------------------------- numpy
+def read_npy(path: Path, dimensions: int, kinds: str) -> NDArray[Any]:
+    """The array of a .npy file; ``kinds`` are the letters of the dtypes it may have, see ``numpy.dtype.kind``."""
+    with _opened(path) as array:
+        return _checked(str(path), array, dimensions, kinds)
+
+
+def read_arrays(path: Path, expected: Mapping[str, tuple[int, str]]) -> dict[str, NDArray[Any]]:
+    """These arrays (name: dimensions and kinds of dtypes) of a .npz file."""
+    with _opened(path) as archive:
+        if isinstance(archive, np.ndarray):
+            raise DataError(f"{path} must be a .npz archive of arrays, but is a single array; use numpy.savez.")
+        missing = [name for name in expected if name not in archive.files]
+        if missing:
+            raise DataError(
+                f"{path} must hold the array {missing[0]}, but holds {', '.join(archive.files) or 'none'}; "
+                f"save it with numpy.savez."
+            )
+        return {name: _checked(f"{path}, array {name}", archive[name], *expected[name]) for name in expected}
+
+
+def finite_floats(where: str, numbers: NDArray[Any]) -> NDArray[np.float32]:
+    """The matrix in single precision, without NaN and infinity."""
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which is refused below
+        floats = numbers.astype(np.float32, order="C", copy=False)
+    finite = np.isfinite(floats)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise DataError(
+            f"{where}, row {row + 1}, column {column + 1} must hold a finite number, but holds "
+            f"{numbers[row, column]}; replace it by a number."
+        )
+    return floats
+
+
+def check_length(path: Path, rows: int, expected: int, per: str) -> None:
+    """As many rows as there are nodes, graphs or edges."""
+    if rows != expected:
+        raise DataError(
+            f"{path} must have one row for each of the {expected} {per}, but has {rows}; "
+            f"the file is damaged or belongs to another data set."
+        )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """What `numpy.load` gives; errors in our words, also those of reading from an archive inside the block."""
+    if not path.is_file():
+        raise DataError(f"{path} is missing; fetch the data set again.")
+    try:
+        with path.open("rb") as file:  # by name, numpy would leave a damaged archive open
+            yield np.load(file, allow_pickle=False)
+    except DataError:
+        raise
+    except (ValueError, EOFError, OSError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error):
+            raise DataError(
+                f"{path} must hold plain numbers, but holds a pickle, which can run code and is not opened; "
+                f"save the numbers with numpy.save or numpy.savez."
+            ) from error
+        raise DataError(
+            f"{path} must be a whole numpy file, but cannot be read ({error}); fetch it again."
+        ) from error
+
+
+def _checked(where: str, array: Any, dimensions: int, kinds: str) -> NDArray[Any]:
+    if not isinstance(array, np.ndarray) or array.ndim != dimensions or array.dtype.kind not in kinds:
+        came = f"{array.ndim} of {array.dtype}" if isinstance(array, np.ndarray) else "an archive"
+        names = {"b": "truth values", "i": "whole numbers", "u": "whole numbers", "f": "numbers"}
+        wanted = " or ".join(dict.fromkeys(names[kind] for kind in kinds))
+        raise DataError(f"{where} must have {dimensions} dimensions of {wanted}, but has {came}; save it so.")
+    return array
+
+
+# -------------------------------------------------------------------------------------------------------- edges
+def check_edges(path: Path, row: str, edges: NDArray[Any], nodes: int, *, first: int = 0) -> None:
+    """Every edge (a row of two nodes) must join nodes that exist; the first node is number ``first``."""
+    if edges.size == 0 or (edges.min() >= first and edges.max() < first + nodes):
+        return
+    bad = int(np.flatnonzero(((edges < first) | (edges >= first + nodes)).any(axis=1))[0])
+    raise DataError(
+        f"{path}, {row} {bad + 1} must join two of the nodes {first} to {first + nodes - 1}, but joins "
+        f"{edges[bad, 0]} and {edges[bad, 1]}; the file is damaged or belongs to another data set."
+    )
+
+
+def graph_of_nodes(path: Path, row: str, graph: NDArray[Any], first: int) -> NDArray[Any]:
+    """The graph of each node counted from 0, when the file counts from ``first``; they must follow each other."""
+    steps = np.diff(graph, prepend=first)
+    wrong = (steps != 0) & (steps != 1)
+    wrong[0] = steps[0] != 0
+    if wrong.any():
+        bad = int(wrong.argmax())
+        allowed = f"{graph[bad - 1]} or {graph[bad - 1] + 1}" if bad else f"{first}"
+        raise DataError(
+            f"{path}, {row} {bad + 1} must name graph {allowed}, but names {graph[bad]}: the nodes of a graph "
+            f"must follow each other, and no graph may be empty; repair the file or fetch it again."
+        )
+    return graph - first
+
+
+def check_within_graphs(path: Path, row: str, edges: NDArray[Any], graph: NDArray[Any]) -> None:
+    """No edge may join two graphs; ``graph`` tells that of each node."""
+    crossing = np.flatnonzero(graph[edges[:, 0]] != graph[edges[:, 1]])
+    if len(crossing):
+        bad = int(crossing[0])
+        one, other = graph[edges[bad]] + 1
+        raise DataError(
+            f"{path}, {row} {bad + 1} must join two nodes of one graph, but joins graphs {one} and {other}; "
+            f"the file is damaged or belongs to another data set."
+        )
+
+
+def distinct(keys: NDArray[Any]) -> NDArray[Any]:
+    """Each number once, in increasing order; by sorting, which is several times faster than ``numpy.unique``."""
+    keys = np.sort(keys)
+    new = np.ones(len(keys), dtype=bool)
+    np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    return keys if new.all() else keys[new]
+
+
+def is_dense(low: int, high: int, count: int) -> bool:
+    """Whether a table from ``low`` to ``high`` is not much larger than what is looked up in it."""
+    return high - low <= 8 * count + 1024
+
+
+def number_ids(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Each id once, in increasing order, and the position of every given one among them."""
+    low, high = int(ids.min()), int(ids.max())
+    if not is_dense(low, high, ids.size):
+        known, position = np.unique(ids, return_inverse=True)
+        return known, position.reshape(ids.shape)
+    occurs, place = np.zeros(high - low + 1, dtype=bool), ids - low  # a tenth of the time of sorting
+    occurs[place] = True
+    return np.flatnonzero(occurs) + low, (np.cumsum(occurs) - 1)[place]
+
+
+def undirected(source: NDArray[Any], target: NDArray[Any], nodes: int) -> Tensor:
+    """Both directions of every edge, each once, in order of the rows and without self-loops (2 × E)."""
+    if (source == target).any():
+        proper = source != target
+        source, target = source[proper], target[proper]
+    keys = distinct(np.concatenate([source * nodes + target, target * nodes + source]))
+    edge_index = np.empty((2, len(keys)), dtype=np.int64)
+    np.divmod(keys, max(nodes, 1), out=(edge_index[0], edge_index[1]))
+    return torch.from_numpy(edge_index)
