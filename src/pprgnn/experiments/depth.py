@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pprgnn.experiments.cell import Cell
-from pprgnn.experiments.experiment import IMPROVED, OURS, Experiment, Extent, recipe, repeated, rival
+from pprgnn.experiments.experiment import IMPROVED, OURS, Experiment, Extent, baseline, recipe, repeated
 from pprgnn.training.config import Config
 
 DEPTHS = (2, 4, 8, 16, 32, 64)
@@ -20,13 +20,13 @@ IGNN: dict[str, Any] = {"model.hidden": 64, "model.input_dropout": 0.8, "model.d
 
 
 def grid(extent: Extent) -> Iterator[Cell]:
-    """Ours first; then every rival, shallow and deep; then PPNP, which is APPNP of infinite depth."""
+    """Ours first; then every baseline, shallow and deep; then PPNP, which is APPNP of infinite depth."""
     for system in (OURS, "ignn", "appnp", *STACKED):
         infinite = (INFINITE,) if system in (OURS, "ignn") else ()
         for depth in (*infinite, *DEPTHS):
             variant = IMPROVED if system == OURS else ""
             yield from _cells(extent, _settings(system, depth), depth, variant)
-    yield from _cells(extent, rival("ppnp", CORA, {}).with_values(EPOCHS), INFINITE)
+    yield from _cells(extent, baseline("ppnp", CORA, {}).with_values(EPOCHS), INFINITE)
 
 
 def _cells(extent: Extent, config: Config, depth: int | str, variant: str = "") -> Iterator[Cell]:
@@ -35,10 +35,10 @@ def _cells(extent: Extent, config: Config, depth: int | str, variant: str = "") 
 
 def _settings(system: str, depth: int | str) -> Config:
     if system in (OURS, "ignn"):
-        config = recipe("cora", CORA) if system == OURS else rival("ignn", CORA, IGNN)
+        config = recipe("cora", CORA) if system == OURS else baseline("ignn", CORA, IGNN)
         return config if depth == INFINITE else config.with_values({"depth": depth})
     key = "own.hops" if system == "appnp" else "model.layers"
-    return rival(system, CORA, {}).with_values({**EPOCHS, key: depth})
+    return baseline(system, CORA, {}).with_values({**EPOCHS, key: depth})
 
 
 DEPTH = Experiment(

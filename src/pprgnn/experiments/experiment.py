@@ -78,7 +78,7 @@ class Experiment:
         title: Its heading.
         about: A paragraph: what is run, how, and what to bear in mind.
         grid: Makes its cells, the most telling ones first.
-        compared: Whether ours and rivals are compared under equal conditions.
+        compared: Whether ours and baselines are compared under equal conditions.
     """
 
     name: str
@@ -132,8 +132,8 @@ def recipe(name: str, data: Mapping[str, Any], changes: Mapping[str, Any] | None
     return _with_data(Config.from_toml(path), data).with_values(changes or {})
 
 
-def rival(system: str, data: Mapping[str, Any], shared: Mapping[str, Any]) -> Config:
-    """A system's recipe for these data if there is one, or its usual settings with what all rivals share here.
+def baseline(system: str, data: Mapping[str, Any], shared: Mapping[str, Any]) -> Config:
+    """A system's recipe for these data if there is one, or its usual settings with what all baselines share here.
 
     Settings that the system does not read are left out of ``shared``.
     """

@@ -1,4 +1,4 @@
-"""Whether ours wins, ties or loses: against the strongest rival of a column, by a paired test.
+"""Whether ours wins, ties or loses: against the strongest baseline of a column, by a paired test.
 
 Imports neither torch nor PyG.
 """
@@ -29,11 +29,11 @@ NOT_EQUAL = (PLAIN, "as published")  # variants with settings of their own
 
 @dataclass(frozen=True)
 class Standing:
-    """Ours beside the strongest rival of a column."""
+    """Ours beside the strongest baseline of a column."""
 
     ours: Entry
-    rival: Entry
-    name: str  # of the rival
+    baseline: Entry
+    name: str  # of the baseline
     difference: float
     p: float
     missing: int = 0  # systems of the column that were not run, or not wholly
@@ -49,7 +49,7 @@ class Standing:
         link = {"wins": "over", "ties": "with", "loses": "to"}[self.word]
         p = f"p = {self.p:.2f}" if self.p >= 0.01 else "p < 0.01"
         missing = f" so far, {self.missing} other systems not yet run" if self.missing else ""
-        return f"{self.word} {link} {self.name} ({self.ours.mean:.1f} / {self.rival.mean:.1f}, {p}){missing}"
+        return f"{self.word} {link} {self.name} ({self.ours.mean:.1f} / {self.baseline.mean:.1f}, {p}){missing}"
 
     @property
     def short(self) -> str:
@@ -60,7 +60,7 @@ class Standing:
 def standing(
     results: Results, data: str, protocol: str = "honest", at: Mapping[str, Any] | None = None, metric: str = ""
 ) -> Standing | None:
-    """Ours against the strongest rival of which every cell was run; ``None``: ours or all of these are missing."""
+    """Ours against the strongest baseline with every cell run; ``None``: ours or all of these are missing."""
     column = {
         (system, variant): entry
         for system, variant in results.systems
@@ -68,20 +68,20 @@ def standing(
     }
     entries = {each: entry for each, entry in column.items() if entry.is_complete}
     ours = [entry for (system, _), entry in entries.items() if system == OURS]
-    rivals = {each: entry for each, entry in entries.items() if each[0] != OURS}
-    if not ours or not rivals:
+    baselines = {each: entry for each, entry in entries.items() if each[0] != OURS}
+    if not ours or not baselines:
         return None
     best = max(ours, key=lambda entry: entry.mean or 0.0)
-    name, rival = max(rivals.items(), key=lambda pair: pair[1].mean or 0.0)
-    differences = paired(best, rival)
+    name, baseline = max(baselines.items(), key=lambda pair: pair[1].mean or 0.0)
+    differences = paired(best, baseline)
     p = p_value(differences, len(_folds(best)) > 1)
-    return Standing(best, rival, title(*name), fmean(differences), p, len(column) - len(entries))
+    return Standing(best, baseline, title(*name), fmean(differences), p, len(column) - len(entries))
 
 
 def paired(one: Entry, other: Entry) -> list[float]:
     """Differences by fold, each the mean over seeds; on a single split, by seed.
 
-    A rival without chance has one result on a split, whatever the seed.
+    A baseline without chance has one result on a split, whatever the seed.
     """
     ours, theirs = _by_place(one), _by_place(other)
     if len(theirs) == 1 and len(_folds(one)) == 1:

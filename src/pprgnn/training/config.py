@@ -91,7 +91,7 @@ class TrainingConfig:
     weight_decay: float = option(5e-4, "pulls the weights towards 0", least=0)
     recursion_lr: float = option(1.0, "learning rate of W, as a part of lr", above=0)
     recursion_weight_decay: Literal["same"] | float = option(
-        "same", "weight decay of W; of a rival, of the layers that its paper treats apart", least=0
+        "same", "weight decay of W; of a baseline, of the layers that its paper treats apart", least=0
     )
     average: float = option(
         0.0, "evaluate a running average of the weights, of which each step keeps this part", least=0, most=0.9999

@@ -102,7 +102,7 @@ def default_space(config: Config) -> Space:
         del wanted["model.eps"]
     if kind == "ppi":
         del wanted["model.dropout"]
-    # A deep network is meant to be one, and how many layers a rival has is part of what it is.
+    # A deep network is meant to be one, and how many layers a baseline has is part of what it is.
     if system.kind != "infinite" or kind not in ("auto", "node", "graph") or config.model.layers > 2:
         del wanted["model.layers"]
     known = {each.key for each in settings(system.name)}
