@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import shlex
 import subprocess
@@ -185,6 +186,25 @@ def test_ctrl_c_saves_and_the_command_it_prints_goes_on(tmp_path):
     epochs = [record["epoch"] for record in Run.open(tmp_path / "run").records()]
     assert epochs == list(range(1, 61))
     assert Run.open(tmp_path / "run").finished
+
+
+def test_a_dropped_connection_saves(tmp_path):
+    process, terminal = pty.fork()
+    if process == 0:  # the child, on a terminal of its own
+        os.chdir(tmp_path)
+        command = [*CHAINS, "-sepochs=5000", "-spatience=0", "-scheckpoint_seconds=1000", "-o", "run"]
+        os.execv(sys.executable, [sys.executable, "-m", "pprgnn", *command])
+    shown = b""
+    while b"epoch 1/5000" not in shown:
+        shown += os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(process, 0)
+    assert not os.WIFSIGNALED(status)
+    run = Run.open(tmp_path / "run")
+    found = run.load_checkpoint()
+    assert found is not None
+    assert 1 <= found[1]["progress"]["epoch"] < 5000
+    assert run.summary["finished"] is False
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path):

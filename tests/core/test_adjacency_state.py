@@ -105,6 +105,11 @@ TENSORS, FACTS = ZOO["path"].adjacency(reorder=True).state()
         (TENSORS | {"crow": TENSORS["crow"].long()}, FACTS, "crow has dtype torch.int64"),
         (TENSORS | {"rank": TENSORS["rank"].int()}, FACTS, "rank has dtype torch.int32"),
         (TENSORS | {"order": TENSORS["order"][:, None]}, FACTS, r"order has shape \(7, 1\) instead of \(7,\)"),
+        (TENSORS | {"col": TENSORS["col"] + 1}, FACTS, "col has 7, which is no node of 7"),
+        (TENSORS | {"col": TENSORS["col"] - 1}, FACTS, "col has -1, which is no node of 7"),
+        (TENSORS | {"order": TENSORS["order"] * 2_000_000_000}, FACTS, "order has 12000000000, which is no node"),
+        (TENSORS | {"order": TENSORS["order"].flip(0)}, FACTS, "rank does not undo order"),
+        (TENSORS | {"crow": TENSORS["crow"][[0, 2, 1, 3, 4, 5, 6, 7]]}, FACTS, "crow decreases"),
         (TENSORS | {"crow": TENSORS["crow"] + 1}, FACTS, "crow runs from 1 to 13 instead of 0 to 12"),
     ],
 )

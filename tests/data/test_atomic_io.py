@@ -1,7 +1,10 @@
 """Files that are there whole or not at all."""
 
 import os
+import platform
 import stat
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -19,6 +22,25 @@ def test_text(tmp_path):
     assert [each.name for each in path.parent.iterdir()] == ["a.txt"]
 
 
+def test_what_a_killed_process_left_is_swept_at_the_next_write(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    here = platform.node()
+    dead, alive, elsewhere, other = (
+        tmp_path / f"{name}.{node}.{process}.0123abcd.part"
+        for name, node, process in (
+            ("a.txt", here, ended.pid),
+            ("a.txt", here, os.getpid()),
+            ("a.txt", f"{here}x", ended.pid),
+            ("b.txt", here, ended.pid),
+        )
+    )
+    for each in (dead, alive, elsewhere, other):
+        each.write_text("half")
+    write_text(tmp_path / "a.txt", "whole")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "a.txt", alive, elsewhere, other])
+
+
 def test_tensors(tmp_path):
     path = tmp_path / "a.safetensors"
     whole = torch.arange(12.0).view(3, 4)
@@ -33,7 +55,8 @@ def test_tensors(tmp_path):
     }
     write_tensors(path, tensors, {"fact": "größer"})
     found, facts = read_tensors(path)
-    assert facts == {"fact": "größer"}
+    assert facts.keys() == {"fact", "digest"}
+    assert facts["fact"] == "größer"
     assert found.keys() == tensors.keys()
     assert all(torch.equal(found[name], tensors[name]) for name in tensors)
     assert all(found[name].dtype == tensors[name].dtype for name in tensors)

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import AddSelfLoops
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.data import DataError, Facts, GraphDataset, open_file, save, store
+from pprgnn.data import DataError, Facts, GraphDataset, atomic_io, open_file, save, store
 from pprgnn.data.store import FORMAT, prepared
 
 from .own.drawn import same_tensors
@@ -228,13 +228,16 @@ def test_prepared_once_and_again_when_a_file_changes(tmp_path, cache):
     same(prepared("toy", [raw], build), build.dataset)
     assert build.calls == 1
     (first,) = cache.iterdir()
-    first.with_name(f"{first.stem}.sym-0.adjacency").write_text("belongs to it")
+    derived = store.derived_path(first, "sym-0")
+    derived.parent.mkdir()
+    derived.write_text("belongs to it")
     other = prepared("toy2", [raw], Builder(toy(2)))
     raw.write_text("22")
     prepared("toy", [raw], build)
     assert build.calls == 2
     assert not first.exists()
-    assert len(list(cache.iterdir())) == 2  # the adjacency of the old file is gone, too; the other set stays
+    assert not derived.exists()
+    assert len(list(cache.iterdir())) == 2  # the other set stays
     assert other.path.exists()
     later = raw.stat().st_mtime_ns + 10**9
     os.utime(raw, ns=(later, later))
@@ -283,12 +286,10 @@ def never(*_, **__):
 
 def test_the_adjacency_of_a_large_graph_is_kept(large, tmp_path, monkeypatch):
     built = large.adjacency(2, add_self_loops=True)
-    assert (tmp_path / "toy.sym-loops-2.adjacency").is_file()
+    assert store.derived_path(large.path, "sym-loops-2").is_file()
     small, other = large.adjacency(1), large.adjacency(2)
-    assert sorted(path.name for path in tmp_path.glob("*.adjacency")) == [
-        "toy.sym-2.adjacency",
-        "toy.sym-loops-2.adjacency",
-    ]
+    assert list(tmp_path.glob("*.adjacency")) == []  # never beside the file, where others may write
+    assert len(list(store.derived_folder().iterdir())) == 2
     monkeypatch.setattr(Adjacency, "from_edge_index", never)
     assert large.adjacency(2, add_self_loops=True).to_dense().equal(built.to_dense())
     assert large.adjacency(2).to_dense().equal(other.to_dense())
@@ -300,7 +301,7 @@ def test_the_adjacency_of_a_large_graph_is_kept(large, tmp_path, monkeypatch):
 @pytest.mark.parametrize("harm", ["damaged", "other"])
 def test_a_kept_adjacency_that_cannot_be_used_is_built_anew(large, tmp_path, harm):
     built = large.adjacency(2)
-    kept = tmp_path / "toy.sym-2.adjacency"
+    kept = store.derived_path(large.path, "sym-2")
     if harm == "damaged":
         kept.write_bytes(kept.read_bytes()[:-4])
     else:
@@ -314,7 +315,7 @@ def test_a_kept_adjacency_that_cannot_be_used_is_built_anew(large, tmp_path, har
 def test_adjacencies_where_nothing_can_be_kept(large, tmp_path, monkeypatch):
     monkeypatch.setattr("safetensors.torch.save_file", half_written(OSError("read-only")))
     assert large.adjacency(2).num_nodes == 3
-    assert list(tmp_path.glob("*.adjacency*")) == []
+    assert list(tmp_path.rglob("*.adjacency*")) == []
     (tmp_path / "toy.safetensors").unlink()  # while it is mapped
     assert large.adjacency(2).num_nodes == 3
 
@@ -335,6 +336,57 @@ def test_a_kept_adjacency_belongs_to_what_is_open(large, tmp_path):
     assert large.adjacency(2).to_dense()[0].tolist() == [0, 0, 1]
     assert open_file(tmp_path / "toy.safetensors").adjacency(2).to_dense()[0].tolist() == [0, 1, 0]
     assert large.adjacency(2).to_dense()[0].tolist() == [0, 0, 1]
+
+
+def test_another_graph_as_old_and_as_long_has_its_own_adjacency(large, tmp_path):
+    path = tmp_path / "toy.safetensors"
+    assert large.adjacency(2).to_dense()[0].tolist() == [0, 0, 1]
+    before = path.stat()
+    other = toy(3)
+    other._data.edge_index = other._data.edge_index.clone()
+    other._data.edge_index[:, -2:] = torch.tensor([[0, 1], [1, 0]])
+    other._data.w = large._data.w.clone()
+    save(other, path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert open_file(path).adjacency(2).to_dense()[0].tolist() == [0, 1, 0]
+
+
+def test_a_raw_file_as_old_and_as_long_is_read_again(tmp_path):
+    raw = tmp_path / "raw.txt"
+    raw.write_text("1")
+    build, times = Builder(toy()), raw.stat()
+    prepared("toy", [raw], build)
+    (tmp_path / "new.txt").write_text("2")
+    os.utime(tmp_path / "new.txt", ns=(times.st_atime_ns, times.st_mtime_ns))
+    os.replace(tmp_path / "new.txt", raw)
+    assert raw.stat().st_mtime_ns == times.st_mtime_ns
+    prepared("toy", [raw], build)
+    assert build.calls == 2
+
+
+def test_one_flipped_bit_is_seen(tmp_path):
+    path, dataset = tmp_path / "toy.safetensors", toy(3)
+    save(dataset, path)
+    content, unseen = path.read_bytes(), 0
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            same(open_file(path), dataset)
+            unseen += 1
+        except DataError:
+            continue
+    assert unseen <= len("digest")  # the word itself: then nothing else is different
+
+
+def test_files_without_a_digest_are_read(tmp_path):
+    path = tmp_path / "toy.safetensors"
+    dataset = toy(3)
+    save(dataset, path)
+    tensors, metadata = atomic_io.read_tensors(path)
+    del metadata[atomic_io.DIGEST]
+    save_file({key: tensor.clone() for key, tensor in tensors.items()}, path, metadata)
+    same(open_file(path), dataset)
 
 
 def test_facts_survive_json():

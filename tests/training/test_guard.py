@@ -211,7 +211,7 @@ class Presser(Recorder):
                 signal.raise_signal(self.number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_ends_after_the_epoch_and_can_be_resumed(tmp_path, number):
     dataset, config = one_graph(), quick("epochs=12", "dropout=0.3")
     split = divided(dataset)
@@ -222,7 +222,7 @@ def test_an_interruption_ends_after_the_epoch_and_can_be_resumed(tmp_path, numbe
     assert part.summary["finished"] is False
     assert part.summary["epochs"] == 6  # of epoch 5 one is told during the next pass, which scores its weights
     assert len(listener.records) == 5
-    assert any("again" in note for note in listener.notes)
+    assert any("again" in note for note in listener.notes) == (number != signal.SIGHUP)  # nobody reads it
     run = Run.open(tmp_path / "part")
     assert not run.finished
     assert run.model_path.is_file()
@@ -231,6 +231,16 @@ def test_an_interruption_ends_after_the_epoch_and_can_be_resumed(tmp_path, numbe
     assert again.summary["scores"] == whole.summary["scores"]
     for name, tensor in whole.model.network.state_dict().items():
         assert torch.equal(tensor, again.model.network.state_dict()[name])
+
+
+def test_what_nohup_ignores_stays_ignored(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        listener = Presser(2, signal.SIGHUP)
+        done = train(quick("epochs=4"), dataset=one_graph(), split=divided(one_graph()), listener=listener)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert done.summary["finished"] is True
 
 
 def test_interrupted_in_the_last_epoch_is_finished(tmp_path):

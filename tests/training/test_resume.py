@@ -211,14 +211,35 @@ def test_damaged_metrics(stopped):
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.999])
-def test_half_a_checkpoint(stopped, share):
+def test_half_a_checkpoint(stopped, whole, share):
     path = stopped / "checkpoint.safetensors"
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
-    refused(stopped, r"checkpoint\.safetensors is damaged; remove it")
+    with pytest.warns(UserWarning, match=r"checkpoint\.safetensors is damaged; the one before it, of epoch 19"):
+        resume(stopped, listener=Recorder())
+    assert_same(stopped, whole("node"))
+
+
+def test_one_flipped_bit_in_a_checkpoint(stopped, whole):
+    path = stopped / "checkpoint.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 64
+    path.write_bytes(content)
+    with pytest.warns(UserWarning, match="the one before it"):
+        resume(stopped, listener=Recorder())
+    assert_same(stopped, whole("node"))
+
+
+@pytest.mark.parametrize("share", [0, 0.999])
+def test_no_checkpoint_is_whole(stopped, share):
+    for path in stopped.glob("checkpoint*"):
+        content = path.read_bytes()
+        path.write_bytes(content[: int(len(content) * share)])
+    refused(stopped, r"is damaged; remove it")
 
 
 def test_a_foreign_checkpoint(stopped, whole):
+    (stopped / "checkpoint-before.safetensors").unlink()
     shutil.copy(whole("node") / "model.safetensors", stopped / "checkpoint.safetensors")
     refused(stopped, "is not a checkpoint")
     write_tensors(

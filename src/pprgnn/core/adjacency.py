@@ -176,7 +176,7 @@ class Adjacency(StateSpace):
 
     @classmethod
     def from_state(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> Adjacency:
-        """Take back what :meth:`state` gave, at once: tensors are neither copied nor read, and may be mapped."""
+        """Take back what :meth:`state` gave: tensors are looked through but not copied, and may be mapped."""
         known = Facts.from_text(facts)
         check_tensors(tensors, known.num_nodes)
         adj = cls(**tensors, normalize=known.normalize)

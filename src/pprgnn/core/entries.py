@@ -226,7 +226,7 @@ class Facts(NamedTuple):
 
 
 def check_tensors(tensors: Mapping[str, Tensor], num_nodes: int) -> None:
-    """Raise unless names, types and lengths fit. Looks at two numbers, however large the matrix is."""
+    """Raise unless names, types, lengths and every index fit: compiled code goes where they point."""
     names = sorted(tensors)
     if names not in (["col", "crow", "value"], ["col", "crow", "order", "rank", "value"]):
         raise _wrong(f"its tensors are {', '.join(names) or 'missing'}")
@@ -248,6 +248,16 @@ def check_tensors(tensors: Mapping[str, Tensor], num_nodes: int) -> None:
     crow = tensors["crow"]
     if int(crow[0]) != 0 or int(crow[-1]) != count:
         raise _wrong(f"crow runs from {int(crow[0])} to {int(crow[-1])} instead of 0 to {count}")
+    if bool((crow[1:] < crow[:-1]).any()):
+        raise _wrong("crow decreases")
+    for name in sorted({"col", "order", "rank"} & tensors.keys()):
+        least, most = (int(each) for each in torch.aminmax(tensors[name])) if tensors[name].numel() else (0, -1)
+        if least < 0 or most >= num_nodes:
+            raise _wrong(f"{name} has {least if least < 0 else most}, which is no node of {num_nodes}")
+    if "order" in tensors:
+        nodes = torch.arange(num_nodes, device=crow.device)
+        if not torch.equal(tensors["rank"][tensors["order"]], nodes):
+            raise _wrong("rank does not undo order")
 
 
 def _wrong(what: str) -> ValueError:

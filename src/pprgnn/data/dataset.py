@@ -81,7 +81,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         self._data, self.slices, self.facts = data, slices, facts
         self.node_names: Sequence[str] | None = None  # ids as the source writes them, when they are not numbers
         self.path: Path | None = None  # the prepared file behind the tensors ...
-        self.stamp = 0  # ... and when it was written
+        self.stamp = ""  # ... and the digest of its contents
         self.home: Path | None = None  # the data root that the raw files came from
 
     @classmethod

@@ -1,7 +1,8 @@
 """Prepared graphs on disk: one safetensors file each, memory-mapped when read, written whole or not at all.
 
-A prepared file remembers the files it was made from by size and time of change; when one of them changes it is
-made again. Nothing in such a file can run code.
+A prepared file remembers the files it was made from by size and times of change; when one of them changes it is
+made again. What is derived from it, such as adjacencies, is in the cache and remembers its digest. Nothing in
+such a file can run code.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torch_geometric.data import Data
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.order import LARGE_GRAPH
-from pprgnn.data.atomic_io import read_tensors, write_tensors
+from pprgnn.data.atomic_io import DIGEST, digest, read_tensors, write_tensors
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.roots import cache_root
 from pprgnn.data.sparse_features import from_tensors, is_sparse, tensors_of
@@ -71,7 +72,7 @@ def open_file(path: Path | str) -> GraphDataset:
         dataset = _assemble(tensors, Facts.from_json(metadata["facts"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); make it again.") from error
-    dataset.path, dataset.stamp = path, path.stat().st_mtime_ns
+    dataset.path, dataset.stamp = path, metadata.get(DIGEST) or digest(tensors, metadata)
     return dataset
 
 
@@ -120,7 +121,7 @@ def prepared(key: str, files: Iterable[Path], build: Callable[[], GraphDataset])
     dataset = build()
     try:
         save(dataset, path)
-        for old in (each for kind in (SUFFIX, ADJACENCY) for each in folder.glob(f"{key}-*{kind}")):
+        for old in (*folder.glob(f"{key}-*{SUFFIX}"), *derived_folder().glob(f"{key}-*{ADJACENCY}")):
             if not old.name.startswith(path.stem):
                 old.unlink(missing_ok=True)
     except (DataError, OSError) as error:
@@ -135,8 +136,21 @@ def prepared(key: str, files: Iterable[Path], build: Callable[[], GraphDataset])
 
 
 def _fingerprint(files: Iterable[Path]) -> str:
-    facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    # Nobody can set the time of the inode: another file in the place of one, as old and as long, is seen.
+    seen = [(path.name, path.stat()) for path in files]
+    facts = [(name, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for name, each in seen]
     return hashlib.sha256(json.dumps([FORMAT, facts]).encode()).hexdigest()[:16]
+
+
+def derived_folder() -> Path:
+    """Where what is computed from prepared files is kept: never beside them, where others may write."""
+    return cache_root() / "derived"
+
+
+def derived_path(path: Path, kind: str) -> Path:
+    """The file of something computed from a prepared file."""
+    place = hashlib.blake2b(str(path.resolve()).encode(), digest_size=4).hexdigest()
+    return derived_folder() / f"{path.stem}.{place}.{kind}{ADJACENCY}"
 
 
 def kept_adjacency(
@@ -151,8 +165,8 @@ def kept_adjacency(
     if dataset.path is None or changed or dataset.graph_sizes[index] < LARGE_GRAPH:
         return build()
     kind = f"{normalize}{'-loops' if add_self_loops else ''}-{index}"
-    path = dataset.path.with_name(f"{dataset.path.stem}.{kind}{ADJACENCY}")
-    stamp = {"prepared": str(dataset.stamp)}  # another file may have taken the place of the one that is open
+    path = derived_path(dataset.path, kind)
+    stamp = {"prepared": dataset.stamp}  # another file may have taken the place of the one that is open
     with contextlib.suppress(DataError, ValueError, KeyError):  # damaged, or not there: built now
         tensors, facts = read_tensors(path)
         if stamp.items() <= facts.items():

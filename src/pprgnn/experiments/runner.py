@@ -12,6 +12,7 @@ from typing import Protocol
 from pprgnn.experiments.cell import Cell, address_of
 from pprgnn.experiments.run_cell import Line, forget, run_cell
 from pprgnn.experiments.store import Store
+from pprgnn.training.lock import locked
 from pprgnn.training.signals import ended_by_sigterm
 from pprgnn.training.workers import Workers, at_work
 
@@ -57,7 +58,7 @@ def run_missing(
     if watcher is not None:
         watcher.started(missing, len(done))
     complete = True
-    with ended_by_sigterm(), closing(_lines(missing, folder, workers)) as lines:
+    with locked(store.folder), ended_by_sigterm(), closing(_lines(missing, folder, workers)) as lines:
         for line in lines:
             if line is None:
                 raise KeyboardInterrupt

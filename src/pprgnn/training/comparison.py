@@ -16,6 +16,7 @@ from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import stopping
+from pprgnn.training.lock import locked
 from pprgnn.training.run import CONFIG, Run, check_unused, read_json
 from pprgnn.training.study import ALL, Listeners, Study, is_study
 
@@ -99,6 +100,10 @@ class Comparison:
 
     def run(self, listeners: Listeners = lambda label: None, workers: Workers | None = None) -> dict[str, Any]:
         """Train what is not finished; a system that fails does not keep the others from theirs."""
+        with locked(self.folder):
+            return self._run(listeners, workers)
+
+    def _run(self, listeners: Listeners, workers: Workers | None) -> dict[str, Any]:
         found: dict[str, Mapping[str, Any]] = {}
         failed: dict[str, str] = {}
         for number, (name, place) in enumerate(zip(self.systems, self.folders, strict=True), start=1):

@@ -22,7 +22,7 @@ from pprgnn.core.order import LARGE_GRAPH
 from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import normalize_rows, not_finite, row_norms, split_rows, take_rows
-from pprgnn.data.store import ADJACENCY
+from pprgnn.data.store import derived_path
 from pprgnn.errors import DataError
 from pprgnn.local.neighbourhood import Neighbourhood, NotWorthwhile, Push, RowGrowth
 from pprgnn.training.build import EDGES, digest, features
@@ -240,14 +240,14 @@ def largest_row(x: Tensor, growth: RowGrowth, adj: Adjacency, normalized: bool =
 
 
 class GraphFacts:
-    """What takes a pass over the graph, beside the prepared file: later calls read it in no time."""
+    """What takes a pass over the graph, kept in the cache: later calls read it in no time."""
 
     def __init__(self, dataset: GraphDataset, kind: str) -> None:
         self.dataset, self.new = dataset, False
         changed = dataset._indices is not None or dataset.transform is not None
         path = None if changed or dataset.num_nodes < LARGE_GRAPH else dataset.path
-        self.path = None if path is None else path.with_name(f"{path.stem}.{kind}.rows{ADJACENCY}")
-        self.facts: dict[str, str] = {"prepared": str(dataset.stamp)}
+        self.path = None if path is None else derived_path(path, f"{kind}.rows")
+        self.facts: dict[str, str] = {"prepared": dataset.stamp}
         if self.path is not None:
             with contextlib.suppress(DataError):  # damaged, or not there
                 _, facts = read_tensors(self.path)

@@ -15,9 +15,11 @@ summary.json      the scores, the depth of each layer, and the command that repe
 from __future__ import annotations
 
 import json
+import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 CONFIG, ENVIRONMENT, SPLIT = "config.toml", "environment.json", "split.json"
 DATA, METRICS, CHECKPOINT = "data.safetensors", "metrics.jsonl", "checkpoint.safetensors"
 MODEL, SUMMARY = "model.safetensors", "summary.json"
+BEFORE = "checkpoint-before.safetensors"
 CHECKPOINT_FORMAT = "pprgnn checkpoint, version 1"
 MAY_CHANGE = ("training.epochs", "training.patience")  # of a run that goes on
 
@@ -166,7 +169,17 @@ class Run:
         """All that training needs to go on, in one file: it cannot contradict itself."""
         metadata = {"format": CHECKPOINT_FORMAT, "state": json.dumps(state)}
         with self._writing(CHECKPOINT) as path:
+            if path.is_file():
+                self._keep(path)
             write_tensors(path, tensors, metadata)
+
+    def _keep(self, path: Path) -> None:
+        """The one before stays, under its other name, until there is a newer one."""
+        second = path.with_name(f"{BEFORE}.part")
+        with suppress(OSError):  # not every disk has links; the newest alone is enough to go on from
+            second.unlink(missing_ok=True)
+            os.link(path, second)
+            os.replace(second, path.with_name(BEFORE))
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[Path]:
@@ -179,10 +192,22 @@ class Run:
             ) from error
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """What :meth:`save_checkpoint` wrote last; None: nothing yet."""
-        path = self.folder / CHECKPOINT
+        """What :meth:`save_checkpoint` wrote last, or before that if it is damaged; None: nothing yet."""
+        path, before = self.folder / CHECKPOINT, self.folder / BEFORE
         if not path.is_file():
             return None
+        try:
+            return self._read_checkpoint(path)
+        except DataError:
+            if not before.is_file():
+                raise
+            found = self._read_checkpoint(before)
+            epoch = found[1]["progress"]["epoch"]
+            text = f"The checkpoint {path} is damaged; the one before it, of epoch {epoch}, is used instead."
+            warnings.warn(text, UserWarning, stacklevel=2)
+            return found
+
+    def _read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         try:
             tensors, metadata = read_tensors(path)
             state = json.loads(metadata["state"]) if metadata.get("format") == CHECKPOINT_FORMAT else None
@@ -201,6 +226,8 @@ class Run:
         text = json.dumps(plain({**summary, "command": facts.get("command", ""), "repeat": repeat}), indent=1)
         with self._writing(SUMMARY) as path:
             write_text(path, text)
+        if summary["finished"]:
+            (self.folder / BEFORE).unlink(missing_ok=True)
 
     def extend(self, changes: Sequence[str]) -> None:
         """More epochs, or more patience, from now on; whatever else is changed is refused."""

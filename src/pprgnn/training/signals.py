@@ -1,12 +1,17 @@
-"""Ctrl-C and SIGTERM: what they mean while a training, a tuning or workers run."""
+"""Ctrl-C, SIGTERM and SIGHUP: what they mean while a training, a tuning or workers run."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn
+
+HANGUP: int | None = getattr(signal, "SIGHUP", None)  # a dropped connection; under nohup it stays ignored
+ENDING: tuple[int, ...] = (signal.SIGTERM,) if HANGUP is None else (signal.SIGTERM, HANGUP)
 
 
 @contextmanager
@@ -15,7 +20,8 @@ def handling(handler: Callable[[int, Any], Any], *signals: int) -> Iterator[None
     if threading.current_thread() is not threading.main_thread():  # elsewhere Python allows no handlers
         yield
         return
-    before = {number: signal.signal(number, handler) for number in signals}
+    wanted = [number for number in signals if number != HANGUP or signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in wanted}
     try:
         yield
     finally:
@@ -24,11 +30,12 @@ def handling(handler: Callable[[int, Any], Any], *signals: int) -> Iterator[None
 
 
 class Interruption:
-    """Ctrl-C and SIGTERM ask for an end after the running epoch; a second Ctrl-C does not wait for it."""
+    """Ctrl-C, SIGTERM and SIGHUP ask for an end after the running epoch; a second Ctrl-C does not wait for it."""
 
     def __init__(self, announce: Callable[[str], None]) -> None:
         self.announce, self.wanted = announce, False
-        self._handling = handling(self._ask, signal.SIGINT, signal.SIGTERM)
+        self._handling = handling(self._ask, signal.SIGINT, *ENDING)
+        self._terminals = [number for number in (1, 2) if os.isatty(number)]
 
     def __enter__(self) -> Interruption:
         self._handling.__enter__()
@@ -38,6 +45,12 @@ class Interruption:
         self._handling.__exit__(*error)
 
     def _ask(self, number: int, frame: object) -> None:
+        if number == HANGUP:  # the terminal is gone: whatever writes to it would fail before all is saved
+            self.wanted = True
+            for each in self._terminals:
+                with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+                    os.dup2(nowhere.fileno(), each)
+            return
         if self.wanted:
             raise KeyboardInterrupt
         self.wanted = True
@@ -45,12 +58,12 @@ class Interruption:
 
 
 def ended_by_sigterm() -> AbstractContextManager[None]:
-    """SIGTERM ends this as Ctrl-C does, so that no worker stays behind."""
+    """SIGTERM and SIGHUP end this as Ctrl-C does, so that no worker stays behind."""
 
     def stop(number: int, frame: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    return handling(stop, signal.SIGTERM)
+    return handling(stop, *ENDING)
 
 
 @contextmanager

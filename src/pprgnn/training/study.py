@@ -17,6 +17,7 @@ from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Listener, stopping
+from pprgnn.training.lock import locked
 from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, read_json
 from pprgnn.training.workers import StoppedError, Workers, at_work
 from pprgnn.wording import counted
@@ -117,6 +118,11 @@ class Study:
 
     def run(self, listeners: Listeners = lambda label: None) -> dict[str, Any]:
         """All runs that are not finished yet; then the summary."""
+        with locked(self.folder):
+            self._run(listeners)
+        return self._summary()
+
+    def _run(self, listeners: Listeners) -> None:
         missing = [(name, config) for name, config in self.members() if not self._finished(name)]
         if self.workers.is_this_process:
             for number, (name, config) in enumerate(missing, start=1):
@@ -126,7 +132,6 @@ class Study:
                     break
         else:
             self._run_parallel(missing, listeners)
-        return self._summary()
 
     def _run_parallel(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
         """A line as each run ends; with Ctrl-C those that run are saved."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pprgnn.training.grid_fit import GridTraining
 from pprgnn.training.kernel_fit import KernelTraining
 from pprgnn.training.label_fit import LabelTraining
 from pprgnn.training.listener import Listener
+from pprgnn.training.lock import locked
 from pprgnn.training.loop import Training
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run
@@ -80,9 +82,10 @@ def train(
     split = choose_split(config, dataset) if split is None else split
     config, run = settle(config, dataset, [split]), None
     training = _training(config, dataset, split, listener=listener, team=team)  # refuses before there is a folder
-    if folder is not None and team.is_main:
-        run = training.run = Run.create(folder, config, split, own=own, command=command)
-    summary = training.fit()
+    with locked(folder) if folder is not None and team.is_main else nullcontext():
+        if folder is not None and team.is_main:
+            run = training.run = Run.create(folder, config, split, own=own, command=command)
+        summary = training.fit()
     return Trained(training.model, summary, run)
 
 
@@ -109,9 +112,15 @@ def resume(
     ``epochs=800``, also a finished run goes on.
     """
     run, team = Run.open(folder), team or Team.alone()
+    with locked(folder) if team.is_main else nullcontext():
+        return _resume(run, changes, listener, team)
+
+
+def _resume(run: Run, changes: Sequence[str], listener: Listener | None, team: Team) -> Trained:
     if run.finished and not changes:
         raise TrainingError(
-            f"The run in {folder} is finished, so there is nothing to continue; more epochs take --set epochs=N."
+            f"The run in {run.folder} is finished, so there is nothing to continue; more epochs take "
+            f"--set epochs=N."
         )
     with team.main_first():
         if changes and team.is_main:

@@ -43,6 +43,7 @@ from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.listener import Listener
+from pprgnn.training.lock import locked
 from pprgnn.training.run import CONFIG, DATA, SPLIT, read_json
 from pprgnn.training.search import Space, as_text, default_space, search_space
 from pprgnn.training.signals import undisturbed
@@ -178,6 +179,10 @@ class Tuning:
     # ------------------------------------------------------------------------------------------------ the search
     def run(self, timeout: float | None = None) -> dict[str, Any]:
         """All trials that are missing; then the summary."""
+        with locked(self.folder):
+            return self._run(timeout)
+
+    def _run(self, timeout: float | None) -> dict[str, Any]:
         if timeout is not None:
             self.deadline = time.monotonic() + timeout
         self.listener.tuning_started(self)
