@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -192,6 +193,7 @@ def test_a_dropped_connection_saves(tmp_path):
     process, terminal = pty.fork()
     if process == 0:  # the child, on a terminal of its own
         os.chdir(tmp_path)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
         command = [*CHAINS, "-sepochs=5000", "-spatience=0", "-scheckpoint_seconds=1000", "-o", "run"]
         os.execv(sys.executable, [sys.executable, "-m", "pprgnn", *command])
     shown = b""

@@ -379,6 +379,30 @@ def test_one_flipped_bit_is_seen(tmp_path):
     assert unseen <= len("digest")  # the word itself: then nothing else is different
 
 
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"data.edge_index": torch.tensor([[0, 10**12], [10**12, 0]])}, "the edges name nodes 0 to 1000000000000"),
+        ({"data.edge_index": torch.tensor([[0, -1], [1, 0]])}, "the edges name nodes -1 to 1"),
+        ({"data.edge_index": torch.ones(2, 6)}, "the edges are torch.float32"),
+        ({"num_nodes": torch.tensor([10**12])}, "the labels have shape"),
+        ({"num_nodes": torch.tensor([-3, 4, 5])}, "num_nodes holds no sizes"),
+        ({"data.y": torch.tensor([0, 1, 2 * 10**9])}, "there is a label 2000000000 of 2 classes"),
+        ({"data.y": torch.tensor([0])}, "the labels have shape"),
+        ({"data.x": torch.ones(7, 2)}, "the features have shape"),
+        ({"slices.edge_index": torch.tensor([0, 4, 2, 6])}, "slices.edge_index decreases"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused_though_the_digest_does(tmp_path, changed, what):
+    path = tmp_path / "toy.safetensors"
+    save(toy(3), path)
+    tensors, metadata = atomic_io.read_tensors(path)
+    del metadata[atomic_io.DIGEST]
+    atomic_io.write_tensors(path, {**{key: each.clone() for key, each in tensors.items()}, **changed}, metadata)
+    with pytest.raises(DataError, match=rf"toy\.safetensors is damaged \(ValueError: {what}"):
+        open_file(path)
+
+
 def test_files_without_a_digest_are_read(tmp_path):
     path = tmp_path / "toy.safetensors"
     dataset = toy(3)

@@ -211,8 +211,16 @@ class Presser(Recorder):
                 signal.raise_signal(self.number)
 
 
+@pytest.fixture
+def hangup_is_heard():
+    """Also where the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interruption_ends_after_the_epoch_and_can_be_resumed(tmp_path, number):
+def test_an_interruption_ends_after_the_epoch_and_can_be_resumed(tmp_path, number, hangup_is_heard):
     dataset, config = one_graph(), quick("epochs=12", "dropout=0.3")
     split = divided(dataset)
     whole = train(config, dataset=dataset, split=split, folder=tmp_path / "whole")

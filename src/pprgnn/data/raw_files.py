@@ -23,13 +23,38 @@ from torch import Tensor
 
 from pprgnn.errors import DataError
 
+UNPACKED, GROWTH = 1 << 28, 200  # bytes that a compressed file may always become, and how many times its size
 _READ_OPTIONS = ("skip_rows", "column_names", "autogenerate_column_names", "encoding", "block_size")
 
 
 # --------------------------------------------------------------------------------------------------------- text
 def open_bytes(path: Path) -> IO[bytes]:
     """A file to be read; what is in it, if its name says that it is compressed."""
-    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+    return cast(IO[bytes], _Unpacked(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+class _Unpacked(gzip.GzipFile):
+    """Ends with an error where a small file becomes so large that it must be meant to fill the memory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._path, self._most = path, max(UNPACKED, GROWTH * path.stat().st_size)
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or size < 0:
+            size = max(self._most + 1 - self.tell(), 1)
+        return self._checked(super().read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._checked(super().read1(size))
+
+    def _checked(self, found: bytes) -> bytes:
+        if self.tell() > self._most:
+            raise DataError(
+                f"{self._path} unpacks to more than {GROWTH} times its size, as only files without information "
+                f"do; unpack it first if it is meant."
+            )
+        return found
 
 
 def read_numbers(

@@ -69,11 +69,36 @@ def open_file(path: Path | str) -> GraphDataset:
             f"{path} is not a file of prepared graphs ({FORMAT}); make one with `pprgnn data import -o FILE`."
         )
     try:
-        dataset = _assemble(tensors, Facts.from_json(metadata["facts"]))
+        facts = Facts.from_json(metadata["facts"])
+        _check(tensors, facts)
+        dataset = _assemble(tensors, facts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); make it again.") from error
     dataset.path, dataset.stamp = path, metadata.get(DIGEST) or digest(tensors, metadata)
     return dataset
+
+
+def _check(tensors: Mapping[str, Tensor], facts: Facts) -> None:
+    """Raise ValueError unless sizes and numbers fit each other: what comes later relies on them."""
+    sizes, edges = tensors["num_nodes"], tensors["data.edge_index"]
+    if sizes.dim() != 1 or sizes.dtype != torch.int64 or not sizes.numel() or int(sizes.min()) < 0:
+        raise ValueError("num_nodes holds no sizes of graphs")
+    if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype != torch.int64:
+        raise ValueError(f"the edges are {edges.dtype} in shape {tuple(edges.shape)}")
+    if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < int(sizes.max()):
+        raise ValueError(f"the edges name nodes {int(edges.min())} to {int(edges.max())} of {int(sizes.max())}")
+    rows = {"node": int(sizes.sum()), "graph": len(sizes)}
+    x, y = tensors.get("data.x"), tensors.get("data.y")
+    if x is not None and (x.dim() != 2 or len(x) != rows["node"]):
+        raise ValueError(f"the features have shape {tuple(x.shape)} for {rows['node']} nodes")
+    if y is not None and (not y.dim() or len(y) != rows[facts.task]):
+        raise ValueError(f"the labels have shape {tuple(y.shape)} for {rows[facts.task]}")
+    if y is not None and y.dim() == 1 and y.numel() and int(y.max()) >= max(len(facts.class_names), 1):
+        raise ValueError(f"there is a label {int(y.max())} of {len(facts.class_names)} classes")
+    for name in (name for name in tensors if name.startswith(("slices.", "names.offsets"))):
+        places = tensors[name]
+        if places.dim() != 1 or places.is_floating_point() or bool((places[1:] < places[:-1]).any()):
+            raise ValueError(f"{name} decreases")
 
 
 def _assemble(tensors: Mapping[str, Tensor], facts: Facts) -> GraphDataset:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 ID = "node id"  # the column of the nodes of a networkx graph
 WEIGHT = "weight"  # of its edges
+FEW_NODES, NODES_PER_EDGE = 10**6, 100  # more, without a row for each, are taken for a wrong number
+FEW_CLASSES = 10_000
 ANY = ("edge_index", "num_nodes")  # attributes that every graph has, in its own size
 
 
@@ -237,6 +239,7 @@ def checked_graph(data: Data, name: str) -> Data:
         num_nodes = data.num_nodes
     if not num_nodes:
         raise DataError(f"{name} has no nodes; expected at least one.")
+    _check_size(data, num_nodes, name)
     edge_index = edge_index.long()
     if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= num_nodes):
         raise DataError(
@@ -269,6 +272,17 @@ def checked_graph(data: Data, name: str) -> Data:
     return result
 
 
+def _check_size(data: Data, num_nodes: int, name: str) -> None:
+    """Raise if so many nodes can only be a wrong number in the edges: memory is taken for each of them."""
+    edges = data.edge_index.size(1)
+    rows = [len(data[key]) for key in ("x", "y") if isinstance(data.get(key), Tensor) and data[key].dim()]
+    if num_nodes > max(FEW_NODES, NODES_PER_EDGE * edges, *rows, 0):
+        raise DataError(
+            f"{name} would have {num_nodes:,} nodes, but has {edges:,} edges and no features or labels for so "
+            f"many; number the nodes 0, 1, 2, ... ."
+        )
+
+
 def _checked_features(x: Tensor, num_nodes: int, name: str) -> Tensor:
     if x.dim() != 2 or x.size(0) != num_nodes:
         raise DataError(f"{name}: x must have shape ({num_nodes}, features), but has shape {tuple(x.shape)}.")
@@ -294,4 +308,9 @@ def _checked_labels(y: Tensor, name: str) -> Tensor:
         raise DataError(f"{name}: y must hold class numbers, but holds {y.dtype}; pprgnn classifies.")
     if y.numel() and int(y.min()) < -1:
         raise DataError(f"{name}: y must hold classes 0, 1, ... or -1 for none, but holds {int(y.min())}.")
+    if y.numel() and (largest := int(y.max())) >= max(FEW_CLASSES, y.numel()):
+        raise DataError(
+            f"{name}: y must hold classes 0, 1, 2, ..., but holds {largest:,} among {y.numel():,} labels; number "
+            f"the classes so."
+        )
     return y.long()
