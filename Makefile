@@ -5,9 +5,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 FEW    := $(VENV)/.installed-for-the-demo
 
-.PHONY: help setup demo test attack bench docs lint clean
+SLOW   := tu compile compiled_steps edge_index explainers export infinite_depth pyg_tools classifier explain_features \
+          kernel_fit loop memory recipes resume study systems together tune workers
+
+.PHONY: help setup demo test test-fast attack bench docs lint clean
 help:            ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
 # The demo needs the package and its reports; tests, documentation and exports need much more.
 $(STAMP): EXTRAS := dev
@@ -27,6 +30,10 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(FEW))   ## train on chains of length 
 test: $(STAMP)   ## lint, types and all tests
 	@$(BIN)/ruff check src tests benchmarks examples docs
 	@$(BIN)/mypy & types=$$!; $(BIN)/python -m pytest -n 2; tests=$$?; wait $$types && exit $$tests
+
+test-fast: $(STAMP) ## core, layers, data and training without what starts processes or compilers: for the inner loop
+	@$(BIN)/python -m pytest -n 2 -q tests/core tests/local tests/data tests/nn tests/training tests/test_rooms.py \
+		$(SLOW:%=--ignore-glob='*/test_%.py')
 
 attack: $(STAMP) ## 10,000 hostile problems against a dense reference (the small form is part of `make test`)
 	@PPRGNN_ATTACK=10000 nice -n 19 $(BIN)/python -m pytest -n 2 -q -rP tests/attack
