@@ -17,6 +17,7 @@ from scipy.special import stdtr
 from pprgnn.experiments.experiment import OURS, PLAIN
 from pprgnn.experiments.summary import Entry, Results
 from pprgnn.experiments.tables import points, title
+from pprgnn.wording import counted
 
 LEVEL = 0.05  # of significance
 TEST_SHARE = 1 / 9  # of a fold: test part to training part
@@ -48,7 +49,7 @@ class Standing:
         """``ties with GIN (87.7 / 87.9, p = 0.61)``."""
         link = {"wins": "over", "ties": "with", "loses": "to"}[self.word]
         p = f"p = {self.p:.2f}" if self.p >= 0.01 else "p < 0.01"
-        missing = f" so far, {self.missing} other systems not yet run" if self.missing else ""
+        missing = f" so far, {counted(self.missing, 'other system')} not yet run" if self.missing else ""
         return f"{self.word} {link} {self.name} ({self.ours.mean:.1f} / {self.baseline.mean:.1f}, {p}){missing}"
 
     @property
