@@ -40,7 +40,7 @@ def test_random_problems(chunk):
     others = sum(count for name, count in tally.items() if name in CHECK_NAMES - {"claim"})
     assert others == 0, advice + "\n".join(failures[:12])
     assert tally["claim"] <= tally["problems"] // 1000, advice + "\n".join(failures[:12])
-    assert tally["with an answer"] >= 0.5 * tally["problems"]  # the reference must be able to judge them
+    assert tally["with an answer"] >= 0.6 * tally["problems"]
     assert tally["claims above tol"] <= 0.01 * tally["problems"] + 1
 
 

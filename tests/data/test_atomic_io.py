@@ -1,7 +1,6 @@
 """Files that are there whole or not at all."""
 
 import os
-import platform
 import stat
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from pprgnn.data import atomic_io
 from pprgnn.data.atomic_io import read_tensors, replacing, write_tensors, write_text
 from pprgnn.errors import DataError
 
@@ -25,7 +25,7 @@ def test_text(tmp_path):
 def test_what_a_killed_process_left_is_swept_at_the_next_write(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    here = platform.node()
+    here = atomic_io.HERE
     dead, alive, elsewhere, other = (
         tmp_path / f"{name}.{node}.{process}.0123abcd.part"
         for name, node, process in (

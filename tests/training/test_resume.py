@@ -230,6 +230,18 @@ def test_one_flipped_bit_in_a_checkpoint(stopped, whole):
     assert_same(stopped, whole("node"))
 
 
+def test_a_kill_after_a_damaged_checkpoint_leaves_a_whole_one(stopped):
+    path = stopped / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.warns(UserWarning, match="of epoch 19"):
+        Run.open(stopped).load_checkpoint()
+    run = Run.open(stopped)
+    run._keep(path)  # the first half of writing the next one, where it is killed
+    tensors, state = run.load_checkpoint()
+    assert tensors
+    assert state["progress"]["epoch"] == 19
+
+
 @pytest.mark.parametrize("share", [0, 0.999])
 def test_no_checkpoint_is_whole(stopped, share):
     for path in stopped.glob("checkpoint*"):

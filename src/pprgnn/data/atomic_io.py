@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 DIGEST = "digest"  # in the metadata of a file of tensors
+HERE = hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()  # short: names of files have a limit
 
 
 @contextlib.contextmanager
@@ -27,7 +28,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A path to write to; it takes the place of ``path`` at the end, or is removed when something goes wrong."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _sweep(path)
-    partial = path.with_name(f"{path.name}.{platform.node()}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    partial = path.with_name(f"{path.name}.{HERE}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         yield partial
         with open(partial, "rb") as file:
@@ -40,7 +41,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def _sweep(path: Path) -> None:
     """Remove what processes of this machine that were killed left of the same file."""
-    for left in path.parent.glob(f"{glob.escape(f'{path.name}.{platform.node()}.')}*.part"):
+    for left in path.parent.glob(f"{glob.escape(f'{path.name}.{HERE}.')}*.part"):
         process = left.name.rsplit(".", 3)[1]
         if process.isdigit() and not _is_alive(int(process)):
             with contextlib.suppress(OSError):

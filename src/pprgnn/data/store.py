@@ -93,12 +93,21 @@ def _check(tensors: Mapping[str, Tensor], facts: Facts) -> None:
         raise ValueError(f"the features have shape {tuple(x.shape)} for {rows['node']} nodes")
     if y is not None and (not y.dim() or len(y) != rows[facts.task]):
         raise ValueError(f"the labels have shape {tuple(y.shape)} for {rows[facts.task]}")
-    if y is not None and y.dim() == 1 and y.numel() and int(y.max()) >= max(len(facts.class_names), 1):
-        raise ValueError(f"there is a label {int(y.max())} of {len(facts.class_names)} classes")
+    if y is not None and y.dim() == 1 and y.numel():
+        least, most = int(y.min()), int(y.max())
+        if least < -1 or most >= max(len(facts.class_names), 1):
+            wrong = least if least < -1 else most
+            raise ValueError(f"there is a label {wrong} of {len(facts.class_names)} classes")
     for name in (name for name in tensors if name.startswith(("slices.", "names.offsets"))):
         places = tensors[name]
         if places.dim() != 1 or places.is_floating_point() or bool((places[1:] < places[:-1]).any()):
             raise ValueError(f"{name} decreases")
+    counts = tensors.get("slices.edge_index")
+    if counts is not None:  # of several graphs, each numbers its own nodes: edges must not reach into the next
+        if len(counts) != len(sizes) + 1 or int(counts[0]) != 0 or int(counts[-1]) != edges.size(1):
+            raise ValueError("slices.edge_index does not cover the edges")
+        if bool((edges >= sizes.repeat_interleave(counts.diff())).any()):
+            raise ValueError("the edges of a graph name nodes of another")
 
 
 def _assemble(tensors: Mapping[str, Tensor], facts: Facts) -> GraphDataset:

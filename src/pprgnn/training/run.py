@@ -202,6 +202,8 @@ class Run:
             if not before.is_file():
                 raise
             found = self._read_checkpoint(before)
+            with suppress(OSError):  # the damaged one must not become the one before, which is all there is now
+                os.replace(before, path)
             epoch = found[1]["progress"]["epoch"]
             text = f"The checkpoint {path} is damaged; the one before it, of epoch {epoch}, is used instead."
             warnings.warn(text, UserWarning, stacklevel=2)
