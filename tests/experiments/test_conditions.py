@@ -1,24 +1,28 @@
 """Equal conditions: what all share nobody changes, everybody has as many trials, and no test part takes part."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
 
+from pprgnn.data.roots import data_root
 from pprgnn.data.split import Split
 from pprgnn.experiments import EXPERIMENTS, Extent
+from pprgnn.experiments.cell import address_of, without_twins
 from pprgnn.experiments.chains import LENGTHS, conditions
 from pprgnn.experiments.conditions import Conditions
 from pprgnn.experiments.graphs import CONDITIONS as GRAPHS
 from pprgnn.experiments.heterophily import CONDITIONS as HETEROPHILY
 from pprgnn.experiments.run_cell import run_cell
+from pprgnn.experiments.runner import run_missing
 from pprgnn.experiments.store import Store
 from pprgnn.experiments.trials import inner_splits
 from pprgnn.training.config import Config
 from pprgnn.training.systems import find_system
 from pprgnn.training.train import choose_split, load_data, train
 
-from .tiny import CHAINS, QUICK, hurry, tiny_cell
+from .tiny import CHAINS, QUICK, hurry, tiny_cell, tiny_line
 
 SMALL = Conditions(
     "chains",
@@ -160,3 +164,41 @@ def test_the_command_runs_trials_and_then_what_they_chose(tmp_path, monkeypatch)
     store = Store(tmp_path / "results")
     (trials,), (line,) = store.lines("chains-trials"), store.lines("chains")
     assert line["config"]["training.lr"] == trials["chosen"]["training.lr"]
+
+
+def test_one_training_answers_both_protocols_as_two_would(tmp_path):
+    if not (data_root() / "MUTAG").is_dir():
+        pytest.skip("MUTAG is not here; set PPRGNN_DATA")
+    quick = Conditions(
+        "graphs",
+        {**GRAPHS.equal, "training.epochs": 4, "model.hidden": 4},
+        protocols=GRAPHS.protocols,
+        one_training=True,
+    )
+    store = Store(tmp_path / "results")
+    for system in ("gin", "pprgnn"):
+        cells = list(quick.cells(Extent(), system, {"name": "MUTAG"}))
+        alone = run_cell(cells[0], tmp_path / "alone")
+        assert run_missing(cells, store, folder=tmp_path / "runs")
+        honest, paper = (store.answer(cell) for cell in cells)
+        assert (paper["test_chose_the_epoch"], honest["test_chose_the_epoch"]) == (True, False)
+        assert honest["test"] == alone["test"]
+        assert honest["scores"]["test"]["loss"] == pytest.approx(alone["scores"]["test"]["loss"], abs=1e-4)
+        assert paper["test"] >= honest["test"]
+    assert len(store.lines("graphs")) == 4
+
+
+def test_an_answered_twin_is_not_written_again(tmp_path, monkeypatch):
+    cell = tiny_cell({"training.seed": 1})
+    both = replace(tiny_cell({"training.seed": 2}), last=cell.config)
+    assert without_twins([cell, both]) == ([both], {address_of(cell.coordinates)})
+    assert without_twins([both]) == ([both], set())
+    monkeypatch.setattr(
+        "pprgnn.experiments.runner.run_cell",
+        lambda each, folder, threads=0: tiny_line(each) | {"also": tiny_line(each.twin)},
+    )
+    store = Store(tmp_path / "results")
+    store.add(tiny_line(cell, test=0.9))
+    assert run_missing([cell, both], store, folder=tmp_path / "runs")
+    assert [line["test"] for line in store.lines("chains")] == [0.9, 0.5]
+    assert all("also" not in line for line in store.lines("chains"))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ class Cell:
         candidates: Settings to try, on validation alone; such a cell is no value of a table.
         inner: Into how many parts its training part is divided for that; 0: it has a validation part.
         waits: Whether settings are still to be chosen by trials; until then it can neither run nor have a result.
+        last: Settings of another cell with the same training, whose score is that of the last epoch.
     """
 
     experiment: str
@@ -57,6 +58,12 @@ class Cell:
     candidates: tuple[Mapping[str, Any], ...] = ()
     inner: int = 0
     waits: bool = False
+    last: Config | None = None
+
+    @property
+    def twin(self) -> Cell | None:
+        """The cell that this one's training answers as well, by its last epoch."""
+        return None if self.last is None else replace(self, config=self.last, last=None)
 
     @property
     def coordinates(self) -> dict[str, Any]:
@@ -104,6 +111,13 @@ class Cell:
         usual, known = _usual_settings(self.config.model.system), line.get("config", {})
         then = usual | known | {OWN: usual[OWN] | known.get(OWN, {})}
         return all(then.get(name) == value for name, value in settings_of(self.config).items())
+
+
+def without_twins(cells: Iterable[Cell]) -> tuple[list[Cell], set[str]]:
+    """The cells that must run, and the addresses of those that their trainings answer as well."""
+    by_address = {address_of(cell.coordinates): cell for cell in cells}
+    twins = {address_of(cell.twin.coordinates) for cell in by_address.values() if cell.twin is not None}
+    return [cell for address, cell in by_address.items() if address not in twins], twins & {*by_address}
 
 
 def address_of(line: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pprgnn.experiments.cell import Cell
@@ -33,6 +33,7 @@ class Conditions:
         trials: How many of these a system tries, in each fold, on validation alone; the same for all.
         inner: In so many parts of the training part, one after the other validating; 0: the split's own one.
         protocols: What a protocol changes, for all systems.
+        one_training: Whether the honest protocol scores the last epoch of the training under the paper's one.
     """
 
     table: str
@@ -42,6 +43,7 @@ class Conditions:
     trials: int = 6
     inner: int = 0
     protocols: Mapping[str, Settings] = field(default_factory=lambda: {"honest": NOTHING})
+    one_training: bool = False
 
     def __post_init__(self) -> None:
         fixed = {*self.equal, *itertools.chain(*self.protocols.values())}
@@ -104,7 +106,13 @@ class Conditions:
             for protocol in extent.protocols:
                 if protocol in self.protocols:
                     config = self.config(system, dataset, chosen or NOTHING, protocol)
-                    yield from repeated(self.table, config, [fold], seeds, waits=chosen is None, **place)
+                    cells = repeated(self.table, config, [fold], seeds, waits=chosen is None, **place)
+                    if protocol == "paper" and self.one_training and has_epochs(system):
+                        honest = self.config(system, dataset, chosen or NOTHING)
+                        cells = (
+                            replace(cell, last=of_fold(honest, fold, cell.config.training.seed)) for cell in cells
+                        )
+                    yield from cells
 
 
 def has_epochs(system: str) -> bool:

@@ -120,7 +120,7 @@ def _small(cell: Cell) -> Cell:
         {key: changes.get(key, value) for key, value in each.items()} for each in cell.candidates[:2]
     )
     small = cell.config.with_values(changes)
-    return replace(cell, config=small, alone=False, candidates=candidates, waits=False)
+    return replace(cell, config=small, alone=False, candidates=candidates, waits=False, last=None)
 
 
 # ------------------------------------------------------------------------------------------------------- settings

@@ -49,6 +49,7 @@ CONDITIONS = Conditions(
         "honest": {"data.split": {"val_fraction": 0}, "training.monitor": "last"},
         "paper": {"training.monitor": "metric"},
     },
+    one_training=True,
 )
 
 
@@ -75,7 +76,7 @@ GRAPHS = Experiment(
     "were chosen for each system and fold among six candidates, by the mean validation accuracy of three inner "
     "parts of the nine tenths (`results/graphs-trials.jsonl` has all of them). Kernels choose C, and WL its "
     "iterations, by cross-validation inside the nine tenths. **Honest**: the nine tenths then train, the last "
-    "epoch counts, and the test part chooses nothing. **Paper's protocol, optimistic**: the same settings, but of "
+    "epoch counts, and the test part chooses nothing. **Paper's protocol, optimistic**: the same training, but of "
     "all epochs the one that is best on the test part of a fold is reported, as the paper and those it quotes do.",
     grid,
     compared=True,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pprgnn.experiments.cell import Cell
+from pprgnn.experiments.cell import Cell, without_twins
 from pprgnn.experiments.store import Store
 from pprgnn.training.environment import cores
 
@@ -101,6 +101,10 @@ def make_plan(cells: Sequence[Cell], store: Store, experiments: Iterable[str], j
             row.done += 1
             continue
         missing.append(cell)
+    to_run, _ = without_twins(missing)
+    for cell in to_run:
+        where = cell.coordinates
+        row = rows[where["experiment"], where["system"], where["data"]]
         found = estimates.of(cell)
         if found is None:
             row.without_estimate += 1
@@ -108,7 +112,7 @@ def make_plan(cells: Sequence[Cell], store: Store, experiments: Iterable[str], j
         row.seconds += found[0]
         if found[1] not in row.sources:
             row.sources.append(found[1])
-    return Plan(list(rows.values()), jobs, len(cells), len(cells) - len(missing), *estimates.total(missing, jobs))
+    return Plan(list(rows.values()), jobs, len(cells), len(cells) - len(missing), *estimates.total(to_run, jobs))
 
 
 def wants_one_thread(cell: Cell) -> bool:

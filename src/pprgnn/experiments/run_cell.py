@@ -39,8 +39,9 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
     """The line for the results file; ``None`` if it was stopped, and then the same call goes on with it.
 
     A training that cannot go on (its loss overflows, its memory does not suffice) is a result, too: its line has
-    an ``error``. A line with ``missing`` (data or a package are not there) or ``broken`` (a mistake in the code)
-    is none and not to be kept. What a training wrote stays until :func:`forget`: its line may get lost on its way.
+    an ``error``. The line of the cell's twin, if it has one, is under ``also``. A line with ``missing`` (data or
+    a package are not there) or ``broken`` (a mistake in the code) is none and not to be kept. What a training
+    wrote stays until :func:`forget`: its line may get lost on its way.
 
     Args:
         cell: What to run.
@@ -76,7 +77,7 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
             line["total_seconds"] = max(time.perf_counter() - started, line["seconds"])
             line["cpu_seconds"] = time.process_time() - cpu_started
     facts = environment()
-    return line | {
+    line |= {
         "threads": line.get("threads") or threads or (facts["threads"] or {}).get("torch"),
         "cpu": facts["cpu"],
         "commit": facts["commit"],
@@ -84,6 +85,11 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "config": settings_of(cell.config),
     }
+    last = line.pop("last", {})
+    if cell.twin is not None:
+        also = {**line, **cell.twin.coordinates, "config": settings_of(cell.twin.config)}
+        line["also"] = also if "error" in line else also | last
+    return line
 
 
 def forget(cell: Cell, folder: Path) -> None:
@@ -145,6 +151,17 @@ def _results(cell: Cell, summary: dict[str, Any], records: list[dict[str, Any]])
     }
     if "chosen" in summary:
         line["chosen"] = summary["chosen"]
+    if cell.twin is not None:
+        final = records[-1]  # the test part was scored after every epoch
+        line["last"] = {
+            "test": final["val"][metric],
+            "scores": {"test": final["val"]},
+            "test_chose_the_epoch": False,
+            "best_epoch": final["epoch"],
+            "depth": final["depth"],
+            "layers": [],
+            "note": "The last epoch of the training under the paper's protocol, which is the same training.",
+        }
     if cell.keep_curve:
         line["curve"] = [
             {"epoch": each["epoch"], "seconds": each["seconds"], "val": (each["val"] or {}).get(metric)}

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
-from pprgnn.experiments.cell import Cell, address_of
+from pprgnn.experiments.cell import Cell, address_of, without_twins
 from pprgnn.experiments.run_cell import Line, forget, run_cell
 from pprgnn.experiments.store import Store
 from pprgnn.training.lock import locked
@@ -53,7 +53,7 @@ def run_missing(
     workers, folder = workers or Workers(), Path(folder).absolute()
     answers = store.answers(cells)
     done = {number for number, line in answers.items() if not (retry and "error" in line)}
-    missing = [cell for number, cell in enumerate(cells) if number not in done]
+    missing, twins = without_twins(cell for number, cell in enumerate(cells) if number not in done)
     by_address = {address_of(cell.coordinates): cell for cell in missing}
     if watcher is not None:
         watcher.started(missing, len(done))
@@ -65,7 +65,10 @@ def run_missing(
             if "missing" in line or "broken" in line:
                 complete = False
             else:
+                twin = line.pop("also", None)
                 store.add(line)
+                if twin is not None and address_of(twin) in twins:
+                    store.add(twin)
                 forget(by_address[address_of(line)], folder)
             if watcher is not None:
                 watcher.finished(line)
