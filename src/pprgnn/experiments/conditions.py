@@ -9,7 +9,7 @@ import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pprgnn.experiments.cell import Cell
 from pprgnn.experiments.experiment import Extent, of_fold, repeated
@@ -19,6 +19,13 @@ from pprgnn.training.systems import find_system
 Settings = Mapping[str, Any]
 Choices = Mapping[str, Any]  # lists to choose from; what is no list is the only choice
 NOTHING: Settings = {}
+
+
+class Tuned(NamedTuple):
+    """Where the trials of a system are made."""
+
+    dataset: Settings
+    at: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -88,25 +95,33 @@ class Conditions:
         dataset: Settings,
         folds: Iterable[int] = (0,),
         seeds: Iterable[int] = (0,),
+        paper_seeds: Iterable[int] | None = None,
+        tuned: Tuned | None = None,
         **place: Any,
     ) -> Iterator[Cell]:
-        """For each fold the trials, and with each seed a training with what these chose; ``place`` of cells."""
-        candidates, seeds = self.candidates(system), list(seeds)
+        """For each fold the trials, and with each seed a training with what these chose; ``place`` of cells.
+
+        ``paper_seeds``: of the paper's protocol, if others. ``tuned``: where the trials are made, if not here.
+        """
+        seeds, candidates = list(seeds), self.candidates(system)
+        where = tuned or Tuned(dataset, place.get("at", {}))
         for fold in folds:
             chosen: Settings | None = candidates[0]
             if len(candidates) > 1:
-                base = of_fold(self.config(system, dataset), fold, 0)
-                at = {**place.get("at", {}), "trials": len(candidates)}
+                base = of_fold(self.config(system, where.dataset), fold, 0)
+                at = {**where.at, "trials": len(candidates)}
                 names = {name: place.get(name, "") for name in ("data", "variant")}
                 trials = Cell(
                     f"{self.table}-trials", base, at=at, candidates=tuple(candidates), inner=self.inner, **names
                 )
-                yield trials
+                if where.dataset == dataset:
+                    yield trials
                 chosen = extent.chosen(trials)
             for protocol in extent.protocols:
                 if protocol in self.protocols:
                     config = self.config(system, dataset, chosen or NOTHING, protocol)
-                    cells = repeated(self.table, config, [fold], seeds, waits=chosen is None, **place)
+                    its = seeds if protocol != "paper" or paper_seeds is None else paper_seeds
+                    cells = repeated(self.table, config, [fold], its, waits=chosen is None, **place)
                     if protocol == "paper" and self.one_training and has_epochs(system):
                         honest = self.config(system, dataset, chosen or NOTHING)
                         cells = (
