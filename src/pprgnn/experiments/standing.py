@@ -46,11 +46,10 @@ class Standing:
 
     @property
     def text(self) -> str:
-        """``ties with GIN (87.7 / 87.9, p = 0.61)``."""
-        link = {"wins": "over", "ties": "with", "loses": "to"}[self.word]
+        """``87.7 / GIN 87.9, p = 0.61``."""
         p = f"p = {self.p:.2f}" if self.p >= 0.01 else "p < 0.01"
-        missing = f" so far, {counted(self.missing, 'other system')} not yet run" if self.missing else ""
-        return f"{self.word} {link} {self.name} ({self.ours.mean:.1f} / {self.baseline.mean:.1f}, {p}){missing}"
+        missing = f", {counted(self.missing, 'other system')} not complete" if self.missing else ""
+        return f"{self.ours.mean:.1f} / {self.name} {self.baseline.mean:.1f}, {p}{missing}"
 
     @property
     def short(self) -> str:
@@ -122,26 +121,27 @@ def in_short(all_results: Sequence[Results]) -> str:
     """A line for each table with equal conditions: where ours wins, ties and loses."""
     lines = []
     for results in all_results:
-        if results.experiment.compared:
-            found = [_place(results, data, place) for data, place in _columns(results)]
-            known = [text for text in found if text]
-            missing = len(found) - len(known)
-            text = "; ".join(known) if known else "not run"
-            if known and missing:
-                text += f"; {missing} of {len(found)} columns are not complete"
-            lines.append(f"- **{results.experiment.title}**: {text}.")
+        if not results.experiment.compared:
+            continue
+        found: dict[str, list[str]] = {"wins": [], "ties": [], "loses": [], "not complete": []}
+        for name, ours in _columns(results).items():
+            found["not complete" if ours is None else ours.word].append(f"{name} ({ours.text})" if ours else name)
+        words = {word: columns for word, columns in found.items() if columns}
+        text = "; ".join(f"*{word}*: {', '.join(columns)}" for word, columns in words.items())
+        lines.append(f"- **{results.experiment.title}**: {text if results.lines else 'not run'}.")
     return "\n".join(lines)
 
 
-def _columns(results: Results) -> list[tuple[str, str]]:
+def _columns(results: Results) -> dict[str, Standing | None]:
+    """How ours stands in each column; the data set is named where there are several."""
     honest = [group for group in results.groups if group.protocol == "honest" and group.variant not in NOT_EQUAL]
-    return list(dict.fromkeys((group.data, group.place) for group in honest))
-
-
-def _place(results: Results, data: str, place: str) -> str:
-    at = json.loads(place)
-    found = standing(results, data, at=at)
-    if found is None:
-        return ""
-    where = ", ".join([data, *(f"{name} {value}" for name, value in at.items())])
-    return f"{where}: {found.text}"
+    found = {}
+    compared = [group for group in honest if group.system != OURS]
+    for data, place in dict.fromkeys((group.data, group.place) for group in compared):
+        at = json.loads(place)
+        if len(results.data) > 1 or not at:
+            words = [data, *(f"{name} {value}" for name, value in at.items())]
+        else:
+            words = [f"{name} {value}" for name, value in at.items()]
+        found[", ".join(words)] = standing(results, data, at=at)
+    return found
