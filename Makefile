@@ -8,7 +8,7 @@ FEW    := $(VENV)/.installed-for-the-demo
 SLOW   := tu compile compiled_steps edge_index explainers export infinite_depth pyg_tools classifier explain_features \
           kernel_fit loop memory recipes resume study systems together tune workers
 
-.PHONY: help setup demo test test-fast attack bench docs lint clean
+.PHONY: help setup demo test test-fast attack fuzz chaos bench docs lint clean
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
@@ -37,6 +37,12 @@ test-fast: $(STAMP) ## core, layers, data and training without what starts proce
 
 attack: $(STAMP) ## 10,000 hostile problems against a dense reference (the small form is part of `make test`)
 	@PPRGNN_ATTACK=10000 nice -n 19 $(BIN)/python -m pytest -n 2 -q -rP tests/attack
+
+fuzz: $(STAMP)   ## damage files of every kind that is read, 10 minutes each (the small form is part of `make test`)
+	@$(BIN)/python -m tests.fuzz --minutes 10
+
+chaos: $(STAMP)  ## kill -9 commands at 100 random moments; what comes out must be what comes out undisturbed
+	@$(BIN)/python -m tests.chaos --kills 100
 
 bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.run
