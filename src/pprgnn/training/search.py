@@ -1,6 +1,7 @@
 """What tuning may change: a range or some values for each setting, as in `--search lr=0.001..0.1:log`.
 
-Imports neither torch nor optuna: the command line checks a search space before anything heavy is loaded.
+Below it, the trials in optuna's journal, a file with a line per event. Importing this imports neither torch nor
+optuna: the command line checks a search space before anything heavy is loaded.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pprgnn.data.atomic_io import drop_torn_line
 from pprgnn.training.config import Config, resolve, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import parse, toml, tomllib
 from pprgnn.training.systems import find_system
 
 if TYPE_CHECKING:
-    from optuna import Trial
+    from optuna import Study, Trial
+    from optuna.trial import FrozenTrial
 
 SIGNIFICANT = 3  # digits of a suggested number; more would only look exact
 FIXED = ("training.metric", "training.monitor", "training.seed")
@@ -226,3 +229,48 @@ def _fitted(name: str, wanted: Range | Choice, config: Config) -> Range | Choice
     if wanted.log and low <= 0:
         raise TrainingError(f"A range of {name} with :log must start above 0, but starts at {low}.")
     return Range(low, high, wanted.log)
+
+
+# ------------------------------------------------------------------------------------------------------- optuna
+def load_optuna() -> Any:
+    """The library, or one sentence on how to get it."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise TrainingError("Tuning needs optuna; install it with `pip install 'pprgnn[tune]'`.") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def direction_of(figure: str) -> str:
+    """Whether less of it is better."""
+    return "minimize" if figure == "loss" else "maximize"
+
+
+def open_study(path: Path, direction: str) -> Study:
+    """The study in this file, new or old; what a killed process left running is given up."""
+    optuna = load_optuna()
+    drop_torn_line(path)
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
+    study: Study = optuna.create_study(
+        storage=storage, study_name="pprgnn", direction=direction, load_if_exists=True
+    )
+    for each in trials_of(study, "RUNNING"):
+        study.tell(each.number, state=optuna.trial.TrialState.FAIL)
+    return study
+
+
+def trials_of(study: Study, *states: str) -> list[FrozenTrial]:
+    """The trials in these states, in their order."""
+    known = load_optuna().trial.TrialState
+    return study.get_trials(deepcopy=False, states=tuple(known[state] for state in states))
+
+
+def importance(study: Study, enough: int) -> dict[str, float] | None:
+    """How much each setting decides whether a trial is a good one; None: too few trials to say."""
+    complete, optuna = trials_of(study, "COMPLETE"), load_optuna()
+    if len(complete) < enough or len({each.value for each in complete}) == 1:
+        return None
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()  # the one that needs no further package
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return {key: float(value) for key, value in found.items()}

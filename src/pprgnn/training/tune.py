@@ -33,6 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pprgnn.data.atomic_io import write_text
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
@@ -44,29 +46,33 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.listener import Listener
 from pprgnn.training.lock import locked
+from pprgnn.training.loop import Record, Training
 from pprgnn.training.run import CONFIG, DATA, SPLIT, read_json
-from pprgnn.training.search import Space, as_text, default_space, search_space
-from pprgnn.training.signals import undisturbed
-from pprgnn.training.train import choose_split, load_data
-from pprgnn.training.trial import (
-    OutOfTimeError,
-    TrialJob,
+from pprgnn.training.search import (
+    Space,
+    as_text,
+    default_space,
     direction_of,
     importance,
     load_optuna,
     open_study,
-    run_trial,
+    search_space,
     trials_of,
 )
+from pprgnn.training.signals import undisturbed
+from pprgnn.training.train import choose_split, load_data
 from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
 from pprgnn.wording import counted
 
 if TYPE_CHECKING:
     from optuna import Trial
+    from optuna.trial import FrozenTrial
 
 BASE, SEARCH, JOURNAL, RESULT, BEST = "base.toml", "search.json", "trials.log", "tune.json", "best.toml"
 PATIENCE = 3  # trials that fail before one succeeds: then it is not the settings
 ENOUGH = 10  # trials, for a word on which settings matter
+REPORTS = 10  # of one trial: at so many points may it be cut short
+WARMUP = 0.2  # of the epochs belong to every trial
 
 
 def tune(
@@ -170,9 +176,8 @@ class Tuning:
     listener: Listener
 
     def __post_init__(self) -> None:
-        settings, facts = self.config.training, self.dataset.facts
-        # What is compared.
-        self.figure = "loss" if settings.monitor == "loss" else main_metrics(self.config, facts)[0]
+        by_loss = self.config.training.monitor == "loss"
+        self.figure = "loss" if by_loss else main_metrics(self.config, self.dataset.facts)[0]  # what is compared
         self.study = open_study(self.folder / JOURNAL, direction_of(self.figure))
         self.deadline = math.inf
 
@@ -180,30 +185,27 @@ class Tuning:
     def run(self, timeout: float | None = None) -> dict[str, Any]:
         """All trials that are missing; then the summary."""
         with locked(self.folder):
-            return self._run(timeout)
+            if timeout is not None:
+                self.deadline = time.monotonic() + timeout
+            self.listener.tuning_started(self)
+            stopped = self._run_missing()
+            summary = self._summary(stopped) | {"importance": importance(self.study, ENOUGH)}
+            self._write(summary)
+            return summary
 
-    def _run(self, timeout: float | None) -> dict[str, Any]:
-        if timeout is not None:
-            self.deadline = time.monotonic() + timeout
-        self.listener.tuning_started(self)
-        stopped = None
+    def _run_missing(self) -> str | None:
+        """Rounds of trials; returns what stopped them."""
         go_on = f"`pprgnn tune --resume {self.folder}`"
         workers = self.workers if self._missing() else Workers()  # none are started for nothing
         try:
             with at_work(workers, go_on=f"{go_on} goes on", announce=self.listener.note) as at_once:
-                while numbers := self._missing():
-                    if time.monotonic() >= self.deadline:
-                        raise OutOfTimeError
+                while (numbers := self._missing()) and time.monotonic() < self.deadline:
                     self._round(numbers[: self.workers.jobs], at_once)
-        except OutOfTimeError:
-            stopped = "time"
         except StoppedError:
-            stopped = "Ctrl-C"
+            return "Ctrl-C"
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt(f"go on with {go_on}.") from error
-        summary = self._summary(stopped) | {"importance": importance(self.study, ENOUGH)}
-        self._write(summary)
-        return summary
+        return "time" if numbers else None
 
     def _round(self, numbers: Sequence[int], at_once: AtOnce) -> None:
         """Suggest, train, and tell the journal as results arrive; a trial that is stopped does not count."""
@@ -260,19 +262,15 @@ class Tuning:
         with undisturbed():
             for epoch, value in outcome.pop("reports").items():
                 trial.report(value, epoch)
-            trial.set_user_attr("outcome", outcome | {"settings": _plain(settings)})
+            trial.set_user_attr("outcome", outcome | {"settings": settings})
             value, state = (outcome["value"], states.COMPLETE) if complete else (None, states.PRUNED)
             self.study.tell(trial, value, state=state)
         self.listener.trial_finished(next(each for each in self.entries() if each["trial"] == outcome["trial"]))
-        self._check_failures()
-        self._write(self._summary())
-
-    def _check_failures(self) -> None:
-        """Nothing but failures: then it is not the settings."""
         entries = self.entries()
         if len(entries) >= min(PATIENCE, self.trials) and all(each["state"] == "failed" for each in entries):
             all_of_them = counted(len(entries), "trial")
             raise TrainingError(f"All {all_of_them} failed, the last one so: {entries[-1]['error']}")
+        self._write(self._summary())
 
     # -------------------------------------------------------------------------------------------------- the end
     def entries(self) -> list[dict[str, Any]]:
@@ -338,5 +336,81 @@ def _check_honest(config: Config, split: Split) -> None:
         )
 
 
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+# ---------------------------------------------------------------------------------------------------- one trial
+@dataclass(frozen=True)
+class TrialJob:
+    """All that a trial needs to know, wherever it runs."""
+
+    number: int
+    config: Config  # with the settings to try
+    split: Split
+    figure: str  # what is compared
+    complete: list[FrozenTrial]  # what it is measured by
+    seconds: float  # that it has
+
+
+def run_trial(
+    job: TrialJob, dataset: GraphDataset | None = None, listener: Listener | None = None
+) -> dict[str, Any] | None:
+    """One training and what is kept of it, nothing of the test part; ``None``: it was stopped."""
+    optuna, started = load_optuna(), time.perf_counter()
+    judge = _Judge(job, listener or Listener())
+    try:
+        dataset = load_data(job.config) if dataset is None else dataset
+        summary = Training(job.config, dataset, job.split, listener=judge).fit()
+        if not summary["finished"]:
+            return None
+        scores = summary["scores"]["val"]
+        outcome = {"state": "complete", "value": scores[job.figure], "val": scores}
+        outcome |= {key: summary[key] for key in ("epochs", "best_epoch", "parameters", "warnings")}
+    except optuna.TrialPruned:
+        outcome = {"state": "pruned", "value": judge.best, "epochs": judge.epochs}
+    except _OutOfTimeError:
+        outcome = {"state": "out of time"}
+    except (TrainingError, MemoryError, torch.cuda.OutOfMemoryError) as error:
+        # For the sampler the worst there is; other errors are not the fault of the settings.
+        outcome = {"state": "failed", "value": None, "epochs": judge.epochs, "error": str(error)}
+    facts = {"trial": job.number, "seconds": time.perf_counter() - started, "reports": judge.reports}
+    return outcome | facts
+
+
+class _OutOfTimeError(Exception):
+    """The time limit is reached."""
+
+
+class _Judge(Listener):
+    """Follows a training, and ends it when it is hopeless or out of time."""
+
+    def __init__(self, job: TrialJob, listener: Listener) -> None:
+        optuna, epochs = load_optuna(), job.config.training.epochs
+        self.job, self.listener = job, listener
+        # A trial beside those that it is measured by, in memory: workers need no way to the journal.
+        pruner = optuna.pruners.MedianPruner(n_warmup_steps=int(WARMUP * epochs))
+        study = optuna.create_study(direction=direction_of(job.figure), pruner=pruner)
+        study.add_trials(job.complete)
+        self.trial = study.ask()
+        self.interval = math.ceil(epochs / REPORTS)
+        self.deadline = time.monotonic() + job.seconds
+        self.epochs, self.best, self.reports = 0, math.nan, dict[int, float]()
+
+    def started(self, training: Training) -> None:
+        """Pass it on."""
+        self.listener.started(training)
+
+    def epoch(self, record: Record) -> None:
+        """Note the best so far now and then; raise to end the training."""
+        self.listener.epoch(record)
+        self.epochs = record.epoch
+        if time.monotonic() >= self.deadline:
+            raise _OutOfTimeError
+        if record.best is None or record.epoch % self.interval:
+            return
+        self.best = -record.best if self.job.figure == "loss" else record.best
+        self.reports[record.epoch] = self.best
+        self.trial.report(self.best, record.epoch)
+        if self.trial.should_prune():
+            raise load_optuna().TrialPruned
+
+    def note(self, text: str) -> None:
+        """Pass it on; warnings are in the trial's line of tune.json."""
+        self.listener.note(text)
