@@ -106,7 +106,7 @@ def tune(
         if (folder / name).exists():
             how = f"continue with `pprgnn tune --resume {folder}`, or " if name == BASE else ""
             raise TrainingError(f"{folder} is already in use; {how}choose another folder with -o.")
-    _check_trials(trials)
+    trials = _checked_trials(trials)
     space = default_space(config) if search is None else search_space(search, config)
     own, dataset = dataset, load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset)
@@ -124,10 +124,8 @@ def tune(
         write_text(folder / SEARCH, json.dumps(facts, indent=1))
         write_text(folder / BASE, config.to_toml())  # last: the tuning is there when this is
     except OSError as error:
-        reason = error.strerror or error
-        raise TrainingError(
-            f"The folder {folder} cannot be written ({reason}); choose another with -o."
-        ) from error
+        reason = f"cannot be written ({error.strerror or error})"
+        raise TrainingError(f"The folder {folder} {reason}; choose another with -o.") from error
     return Tuning(folder, config, space, trials, dataset, split, workers, listener or Listener()).run(timeout)
 
 
@@ -151,15 +149,12 @@ def resume_tuning(
     except (KeyError, TypeError) as error:
         raise DataError(f"{folder / SEARCH} cannot be read ({error}); the tuning is damaged.") from error
     if trials is not None:
-        _check_trials(trials)
-        wanted = trials
+        wanted = _checked_trials(trials)
         write_text(folder / SEARCH, json.dumps(facts | {"trials": trials}, indent=1))
     if (folder / DATA).is_file():
         config = config.with_values({"data.name": str(folder / DATA), "data.options": {}})
-    split = Split.load(folder / SPLIT)
-    space = search_space(search, config)
-    dataset, listener = load_data(config), listener or Listener()
-    return Tuning(folder, config, space, wanted, dataset, split, workers, listener).run(timeout)
+    split, space, dataset = Split.load(folder / SPLIT), search_space(search, config), load_data(config)
+    return Tuning(folder, config, space, wanted, dataset, split, workers, listener or Listener()).run(timeout)
 
 
 @dataclass
@@ -322,9 +317,10 @@ def ranked(entries: list[dict[str, Any]], figure: str) -> list[dict[str, Any]]:
 
 
 # ------------------------------------------------------------------------------------------------------- checks
-def _check_trials(trials: int) -> None:
+def _checked_trials(trials: int) -> int:
     if not isinstance(trials, int) or trials < 1:
         raise TrainingError(f"The number of trials must be a whole number from 1 on, but is {trials!r}.")
+    return trials
 
 
 def _check_honest(config: Config, split: Split) -> None:
@@ -364,18 +360,12 @@ def run_trial(
         outcome = {"state": "complete", "value": scores[job.figure], "val": scores}
         outcome |= {key: summary[key] for key in ("epochs", "best_epoch", "parameters", "warnings")}
     except optuna.TrialPruned:
-        outcome = {"state": "pruned", "value": judge.best, "epochs": judge.epochs}
-    except _OutOfTimeError:
-        outcome = {"state": "out of time"}
+        outcome = {"state": judge.verdict, "value": judge.best, "epochs": judge.epochs}
     except (TrainingError, MemoryError, torch.cuda.OutOfMemoryError) as error:
         # For the sampler the worst there is; other errors are not the fault of the settings.
         outcome = {"state": "failed", "value": None, "epochs": judge.epochs, "error": str(error)}
     facts = {"trial": job.number, "seconds": time.perf_counter() - started, "reports": judge.reports}
     return outcome | facts
-
-
-class _OutOfTimeError(Exception):
-    """The time limit is reached."""
 
 
 class _Judge(Listener):
@@ -391,7 +381,7 @@ class _Judge(Listener):
         self.trial = study.ask()
         self.interval = math.ceil(epochs / REPORTS)
         self.deadline = time.monotonic() + job.seconds
-        self.epochs, self.best, self.reports = 0, math.nan, dict[int, float]()
+        self.epochs, self.best, self.reports, self.verdict = 0, math.nan, dict[int, float](), "pruned"
 
     def started(self, training: Training) -> None:
         """Pass it on."""
@@ -402,7 +392,8 @@ class _Judge(Listener):
         self.listener.epoch(record)
         self.epochs = record.epoch
         if time.monotonic() >= self.deadline:
-            raise _OutOfTimeError
+            self.verdict = "out of time"
+            raise load_optuna().TrialPruned
         if record.best is None or record.epoch % self.interval:
             return
         self.best = -record.best if self.job.figure == "loss" else record.best
