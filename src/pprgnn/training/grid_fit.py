@@ -46,15 +46,7 @@ class Tried:
 
 
 class GridTraining:
-    """One run; to be used as :class:`pprgnn.training.loop.Training`.
-
-    Args:
-        config: All settings.
-        dataset: What to learn from.
-        split: Which part of it does what.
-        run: The folder to keep it in, or ``None``.
-        listener: Is told how it goes, in notes.
-    """
+    """One run; made and used as :class:`pprgnn.training.loop.Training`; its listener is told in notes alone."""
 
     model: Model
     undefined: str  # what is said when the main metric cannot be computed

@@ -54,10 +54,6 @@ class Range:
             return trial.suggest_int(key, int(self.low), int(self.high), log=self.log)
         return self.rounded(trial.suggest_float(key, self.low, self.high, log=self.log))
 
-    def stored(self, value: Any) -> Any:
-        """A value as optuna stores it."""
-        return value
-
     def __str__(self) -> str:
         return f"{self.low}..{self.high}{':log' if self.log else ''}"
 
@@ -73,12 +69,8 @@ class Choice:
         return value in self.values
 
     def suggest(self, trial: Trial, key: str) -> Any:
-        """What optuna suggests for a setting."""
+        """What optuna suggests for a setting; to it, values are texts as in TOML, since it takes no lists."""
         return parse(trial.suggest_categorical(key, list(map(toml, self.values))))
-
-    def stored(self, value: Any) -> str:
-        """A value as optuna stores it: written as in TOML, since it takes no lists."""
-        return toml(value)
 
     def __str__(self) -> str:
         return ",".join(map(toml, self.values))
@@ -149,6 +141,12 @@ def read_search(words: Sequence[str]) -> dict[str, Any]:
         else:
             raise TrainingError(f"A search must look like {EXAMPLES}, or be a .toml file, but came as {word!r}.")
     return found
+
+
+def first_guess(space: Space, config: Config) -> dict[str, Any]:
+    """The config's own values, as far as they may be suggested, as optuna stores them."""
+    values = {key: config.value(key) for key, wanted in space.items() if wanted.holds(config.value(key))}
+    return {key: toml(value) if isinstance(space[key], Choice) else value for key, value in values.items()}
 
 
 def as_text(space: Space) -> dict[str, str]:

@@ -20,7 +20,7 @@ EXTRAS = {"grakel": "kernels", "sklearn": "kernels"}  # which extra of ours brin
 
 def choice(text: str, *values: str) -> Any:
     """A setting that takes one of these texts; the first is its default."""
-    return Literal[values], option(values[0], text)  # type: ignore[valid-type]
+    return Literal[values], option(values[0], text)
 
 
 def options(**settings: Any) -> type[Any]:

@@ -53,6 +53,7 @@ from pprgnn.training.search import (
     as_text,
     default_space,
     direction_of,
+    first_guess,
     importance,
     load_optuna,
     open_study,
@@ -159,12 +160,12 @@ def resume_tuning(
 
 @dataclass
 class Tuning:
-    """A search in its folder; ``trials`` is how many there will be."""
+    """A search in its folder."""
 
     folder: Path
     config: Config
     space: Space
-    trials: int
+    trials: int  # that there will be
     dataset: GraphDataset
     split: Split
     workers: Workers
@@ -174,17 +175,14 @@ class Tuning:
         by_loss = self.config.training.monitor == "loss"
         self.figure = "loss" if by_loss else main_metrics(self.config, self.dataset.facts)[0]  # what is compared
         self.study = open_study(self.folder / JOURNAL, direction_of(self.figure))
-        self.deadline = math.inf
 
     # ------------------------------------------------------------------------------------------------ the search
     def run(self, timeout: float | None = None) -> dict[str, Any]:
         """All trials that are missing; then the summary."""
         with locked(self.folder):
-            if timeout is not None:
-                self.deadline = time.monotonic() + timeout
+            self.deadline = math.inf if timeout is None else time.monotonic() + timeout
             self.listener.tuning_started(self)
-            stopped = self._run_missing()
-            summary = self._summary(stopped) | {"importance": importance(self.study, ENOUGH)}
+            summary = self._summary(self._run_missing()) | {"importance": importance(self.study, ENOUGH)}
             self._write(summary)
             return summary
 
@@ -225,16 +223,13 @@ class Tuning:
 
     def _ask(self, number: int) -> tuple[Trial, dict[str, Any]]:
         """A trial of the journal, and its settings."""
-        seed = (self.config.training.seed * 1_000_003 + number) % 2**32
-        optuna = load_optuna()
+        optuna, seed = load_optuna(), (self.config.training.seed * 1_000_003 + number) % 2**32
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # optuna 4: of constant_liar
             # Beside other trials it keeps away from where they are.
             self.study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=self.workers.jobs > 1)
         if number == 1 and not trials_of(self.study, "WAITING"):
-            mine = {key: (wanted, self.config.value(key)) for key, wanted in self.space.items()}
-            first = {key: wanted.stored(value) for key, (wanted, value) in mine.items() if wanted.holds(value)}
-            self.study.enqueue_trial(first)  # the recipe is the first guess
+            self.study.enqueue_trial(first_guess(self.space, self.config))
         trial = self.study.ask()
         settings = {key: wanted.suggest(trial, key) for key, wanted in self.space.items()}
         self.listener.trial_started(number, settings)
@@ -247,21 +242,20 @@ class Tuning:
             own = self.folder.absolute() / DATA
             if own.is_file():
                 config = config.with_values({"data.name": str(own), "data.options": {}})
-        left = self.deadline - time.monotonic()
-        return TrialJob(number, config, self.split, self.figure, trials_of(self.study, "COMPLETE"), left)
+        complete, left = trials_of(self.study, "COMPLETE"), self.deadline - time.monotonic()
+        return TrialJob(number, config, self.split, self.figure, complete, left)
 
     def _tell(self, trial: Trial, settings: Mapping[str, Any], outcome: dict[str, Any]) -> None:
         """Keep how a trial went."""
-        states = load_optuna().trial.TrialState
-        complete = outcome["state"] == "complete"
         with undisturbed():
             for epoch, value in outcome.pop("reports").items():
                 trial.report(value, epoch)
             trial.set_user_attr("outcome", outcome | {"settings": settings})
+            complete, states = outcome["state"] == "complete", load_optuna().trial.TrialState
             value, state = (outcome["value"], states.COMPLETE) if complete else (None, states.PRUNED)
             self.study.tell(trial, value, state=state)
-        self.listener.trial_finished(next(each for each in self.entries() if each["trial"] == outcome["trial"]))
         entries = self.entries()
+        self.listener.trial_finished(next(each for each in entries if each["trial"] == outcome["trial"]))
         if len(entries) >= min(PATIENCE, self.trials) and all(each["state"] == "failed" for each in entries):
             all_of_them = counted(len(entries), "trial")
             raise TrainingError(f"All {all_of_them} failed, the last one so: {entries[-1]['error']}")
@@ -383,10 +377,6 @@ class _Judge(Listener):
         self.deadline = time.monotonic() + job.seconds
         self.epochs, self.best, self.reports, self.verdict = 0, math.nan, dict[int, float](), "pruned"
 
-    def started(self, training: Training) -> None:
-        """Pass it on."""
-        self.listener.started(training)
-
     def epoch(self, record: Record) -> None:
         """Note the best so far now and then; raise to end the training."""
         self.listener.epoch(record)
@@ -401,6 +391,10 @@ class _Judge(Listener):
         self.trial.report(self.best, record.epoch)
         if self.trial.should_prune():
             raise load_optuna().TrialPruned
+
+    def started(self, training: Training) -> None:
+        """Pass it on."""
+        self.listener.started(training)
 
     def note(self, text: str) -> None:
         """Pass it on; warnings are in the trial's line of tune.json."""
