@@ -66,8 +66,7 @@ from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
 from pprgnn.wording import counted
 
 if TYPE_CHECKING:
-    from optuna import Trial
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, Trial
 
 BASE, SEARCH, JOURNAL, RESULT, BEST = "base.toml", "search.json", "trials.log", "tune.json", "best.toml"
 PATIENCE = 3  # trials that fail before one succeeds: then it is not the settings
