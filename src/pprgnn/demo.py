@@ -158,21 +158,14 @@ def evaluate(name: str, model: nn.Module, test: Data, length: int, epochs: int, 
     conv = next((module for module in model.modules() if isinstance(module, PPRConv)), None)
     with measure_afresh(model), torch.no_grad():  # the depth in the table is not carried over from training
         right = (model(test.x, test.edge_index).argmax(dim=1) == test.y).double().view(-1, length)
-    result = Result(
-        model=name,
-        accuracy=float(right.mean()),
-        accuracy_by_distance=[float(value) for value in right.mean(dim=0)],
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        epochs=epochs,
-        seconds=time.perf_counter() - started,
-        depth=MODELS[name][0],
-    )
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    by_distance, seconds = right.mean(dim=0).tolist(), time.perf_counter() - started
+    result = Result(name, float(right.mean()), by_distance, parameters, epochs, seconds, MODELS[name][0])
     if conv is not None and conv.last_solution is not None and conv.log_eps is not None:
         result.depth, result.eps = conv.last_solution.depth, float(conv.log_eps.detach().exp())
-        status, bound = conv.last_solution.status.value, conv.last_solution.truncation_bound
+        result.depth_status, bound = conv.last_solution.status.value, conv.last_solution.truncation_bound
         if bound is not None:
-            status = status.replace("truncation_bound", f"{bound:.1e} of the input")
-        result.depth_status = status
+            result.depth_status = result.depth_status.replace("truncation_bound", f"{bound:.1e} of the input")
     return result
 
 
@@ -286,15 +279,14 @@ def run(output: Path, settings: Settings, command: str) -> int:
     import torch
     import torch_geometric.nn  # noqa: F401  (takes seconds, which should not be charged to the first model)
 
+    from pprgnn.training.view import aligned
+
     torch.set_num_threads(1)  # the matrices are small: a second thread gains nothing and waits for busy cores
     results, interrupted = run_models(settings)
     if not results:
         raise KeyboardInterrupt
-    rows = table(results)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print("\nAccuracy on all test nodes, then by their distance from the head of the chain:")
-    for name, *cells in rows:
-        print("  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]))
+    print("\n".join(aligned(table(results))))
     if interrupted:
         print(f"Stopped early: {len(results)} of {len(MODELS)} models are finished.")
     write_files(output, results, settings, command, interrupted)

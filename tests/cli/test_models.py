@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from pprgnn.cli.main import app
 from pprgnn.data.own.objects import from_pyg
 from pprgnn.data.store import save
+from pprgnn.training import system
 from pprgnn.training.config import Config
 from pprgnn.training.recipes import find_recipe
-from pprgnn.training.systems import SYSTEMS, System, find_system, system
+from pprgnn.training.systems import SYSTEMS, System, find_system
 from pprgnn.training.train import train
 from tests.cli.terminal import on_terminal
 

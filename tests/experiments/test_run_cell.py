@@ -123,7 +123,7 @@ def test_the_training_stays_when_its_data_are_gone(folder, monkeypatch):
 
 def test_a_package_that_is_not_there_is_no_result(folder, monkeypatch):
     cell = tiny_cell()
-    monkeypatch.setattr("pprgnn.training.systems.system.System.missing", "pip install 'pprgnn[kernels]'")
+    monkeypatch.setattr("pprgnn.training.system.System.missing", "pip install 'pprgnn[kernels]'")
     assert run_cell(cell, folder)["missing"].endswith("run `pip install 'pprgnn[kernels]'`.")
 
 

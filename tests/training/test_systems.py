@@ -26,8 +26,8 @@ from pprgnn.training.explain_features import explain_features
 from pprgnn.training.model import Model
 from pprgnn.training.option import checked, tomllib
 from pprgnn.training.run import Run
+from pprgnn.training.system import EXTRAS
 from pprgnn.training.systems import SYSTEMS, System, find_system
-from pprgnn.training.systems.system import EXTRAS
 from pprgnn.training.train import resume, train
 from tests.training.small_data import (
     Recorder,

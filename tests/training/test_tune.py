@@ -17,9 +17,8 @@ from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Listener
 from pprgnn.training.loop import Training
-from pprgnn.training.search import Choice, Range
-from pprgnn.training.trial import importance, open_study, run_trial
-from pprgnn.training.tune import ranked, resume_tuning, tune
+from pprgnn.training.search import Choice, Range, importance, open_study
+from pprgnn.training.tune import ranked, resume_tuning, run_trial, tune
 from pprgnn.training.workers import Workers
 
 from .small_data import is_sentence, one_graph, quick

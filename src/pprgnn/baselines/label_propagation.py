@@ -23,7 +23,7 @@ class LabelPropagationNet(Baseline):
 
     The share of class c is :math:`(F_c + \tau p_c) / (f + \tau)`, a number between 0 and 1 on which a threshold
     works: that among the training nodes, :math:`p_c`, where little arrives. Nothing is learned by gradients;
-    :class:`pprgnn.training.label_fit.LabelTraining` chooses α, τ and the normalisation of Ã on the validation
+    :class:`pprgnn.training.grid_fit.LabelTraining` chooses α, τ and the normalisation of Ã on the validation
     part.
 
     Args:

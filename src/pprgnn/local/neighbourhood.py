@@ -27,9 +27,7 @@ from pprgnn.core.solution import Solution, Status
 from pprgnn.nn.through_adjacency import SolvingAdjacency
 
 ROWS_AT_ONCE = 1 << 18  # of which the entries are gathered together
-MANY = (
-    1 / 16
-)  # of all entries: beyond, a product of the whole matrix with one vector is faster than gathering them
+MANY = 1 / 16  # of all entries: beyond, a product of the whole matrix with a vector is faster than gathering them
 WORTH = 0.3  # of the entries that a pass over the whole graph reads: beyond, that pass is the better one
 ROUNDING = 1 + 1e-5  # of the norm of a matrix
 SMALLEST = 1e-25  # share that single precision holds, with its products
@@ -81,17 +79,11 @@ def _sizes(entries: Tensor, power: float) -> Tensor:
 
 @dataclass(frozen=True)
 class LayerBounds:
-    """What one recursion can do to rows.
+    """What one recursion can do to rows."""
 
-    Args:
-        steps: cₙ = L ‖W βₙ‖₂ for n = 0, 1, ..., as far as the recursion may go.
-        lipschitz: L, the constant of φ.
-        finite: whether the recursion ends after these steps (a given depth), instead of being cut there.
-    """
-
-    steps: list[float]
-    lipschitz: float
-    finite: bool
+    steps: list[float]  # cₙ = L ‖W βₙ‖₂ for n = 0, 1, ..., as far as the recursion may go
+    lipschitz: float  # L, the constant of φ
+    finite: bool  # whether the recursion ends after these steps (a given depth), instead of being cut there
 
     @classmethod
     def of(
@@ -153,12 +145,9 @@ class Push:
         self._add(rows[self.place[rows] == 0])
 
     def recursion(self, bounds: LayerBounds, shares: Tensor, b: float) -> tuple[list[int], Tensor]:
-        """How many rows each level of a recursion needs, and the shares of the rows of B.
+        """How many rows each level of a recursion needs, and the shares of the rows of B; ‖B_j‖ <= b s_j.
 
-        Args:
-            bounds: of the recursion.
-            shares: what an error in each row of ``nodes`` costs.
-            b: ‖B_j‖ <= b s_j.
+        ``shares`` are what an error in each row of ``nodes`` costs.
         """
         row_bounds = bounds.row_bounds(b, self.growth)
         rows, a, kappa, sizes = self.nodes, shares, 1.0, [len(self.nodes)]

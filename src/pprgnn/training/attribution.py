@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -80,14 +80,9 @@ class Attribution:
 
 
 def attribute(model: Model, batch: Batch, row: int, target: int | None, memory: int | None) -> Attribution:
-    """Explain one row of logits.
+    """Explain one row of logits: a node of the one graph in a batch, 0 on graph tasks; the model stays as it was.
 
-    Args:
-        model: The model; it is left as it was.
-        batch: One graph.
-        row: The node; 0 on graph tasks.
-        target: Which class or label; ``None``: the most probable one.
-        memory: Bytes that the states may take; ``None``: half of what is available.
+    ``target`` is a class or label, by default the most probable one; ``memory`` as in :func:`explain_node`.
     """
     network = model.network
     with settled(model, batch, memory) as (state, layers):
@@ -121,12 +116,13 @@ def settled(model: Model, batch: Batch, memory: int | None) -> Iterator[tuple[Te
     with model.precise():
         with torch.no_grad():
             state = network.encode(batch.x, batch.edges, batch.edge_weight)
-        facts = list(layer_facts(network))
-        reached = [(layer, facts[i]["depth"]) for i, (_, layer) in enumerate(infinite_layers(network))]
+        layers, facts = [layer for _, layer in infinite_layers(network)], layer_facts(network)
+        found = list(zip(layers, facts, strict=True))
+        reached = [(layer, each["depth"]) for layer, each in found]
         cut = [(layer, depth) for layer, depth in reached if layer.has_terms]
         terms, checkpoint = plan_terms(cut, len(state), memory_budget(memory, model.device))
         with _at_depths(reached, terms, checkpoint):
-            yield state, _layers(facts, reached, terms, batch.edges)
+            yield state, [_reach(each, layer, terms, batch.edges) for layer, each in found]
 
 
 @torch.no_grad()
@@ -178,25 +174,15 @@ def learned_rows(network: Network) -> Tensor:
 # ------------------------------------------------------------------------------------------------------- features
 @dataclass(frozen=True)
 class Integrated:
-    """What every feature adds to a score.
+    """What every feature adds to a score."""
 
-    Attributes:
-        logits: Of the row that was asked about.
-        target: The class or label.
-        score: Its score, as in :class:`pprgnn.training.explain.Decision`.
-        baseline: The score when all features of all nodes are 0.
-        features: What each feature adds, over all nodes; float64, on the CPU.
-        own: The part of it that comes from the node itself; of a graph, all of it.
-        gradients: How many were computed.
-    """
-
-    logits: Tensor
-    target: int
-    score: float
-    baseline: float
-    features: Tensor
-    own: Tensor
-    gradients: int
+    logits: Tensor  # of the row that was asked about
+    target: int  # the class or label
+    score: float  # of the target, as in `Decision`
+    baseline: float  # the score when all features of all nodes are 0
+    features: Tensor  # what each feature adds, over all nodes; float64, on the CPU
+    own: Tensor  # the part of it that comes from the node itself; of a graph, all of it
+    gradients: int  # how many were computed
 
     @property
     def difference(self) -> float:
@@ -211,29 +197,25 @@ class Integrated:
 
 @dataclass(frozen=True)
 class _Piece:
-    """From ``start`` to ``end`` of the way."""
+    """From ``start`` to ``end`` of the way, with the gradient in its middle."""
 
     start: float
+    middle: float
     end: float
-    scores: tuple[float, float, float]  # at its start, in its middle, at its end
     features: Tensor
     own: Tensor
-
-    @property
-    def missing(self) -> float:
-        """What its features leave of what it must add up to."""
-        return abs(self.scores[2] - self.scores[0] - float(self.features.sum()))
 
 
 @dataclass(frozen=True)
 class _Way:
-    """From zeros to the input, and the score on it."""
+    """From zeros to the input, and the scores at some places of it."""
 
     model: Model
     batch: Batch
     x: Tensor
     row: int
     target: int
+    scores: dict[float, float] = field(default_factory=dict)
 
     def score(self, point: Tensor) -> Tensor:
         logits = row_logits(self.model.network, self.batch, self.row, point)
@@ -241,7 +223,7 @@ class _Way:
 
     def score_at(self, place: float) -> float:
         with torch.no_grad():
-            found = float(self.score(place * self.x))
+            found = self.scores[place] = float(self.score(place * self.x))
         if not math.isfinite(found):
             raise TrainingError(
                 "The score of this model is not finite when features are smaller, so it cannot be divided among "
@@ -249,32 +231,25 @@ class _Way:
             )
         return found
 
-    def piece(self, start: float, end: float, before: float, after: float) -> _Piece:
+    def piece(self, start: float, end: float) -> _Piece:
         middle = (start + end) / 2
         with torch.enable_grad():
             point = (middle * self.x).requires_grad_(True)
             score = self.score(point)
             (gradient,) = torch.autograd.grad(score, point, materialize_grads=True)
+        self.scores[middle] = float(score.detach())
         gradient = gradient.mul_(self.x).mul_(end - start)
         features = gradient.sum(0, dtype=torch.float64).cpu()
         own = features if self.batch.graph is not None else gradient[self.row].double().cpu()
-        return _Piece(start, end, (before, float(score.detach()), after), features, own)
+        return _Piece(start, middle, end, features, own)
 
-    def halves(self, piece: _Piece) -> tuple[_Piece, _Piece]:
-        middle, (before, between, after) = (piece.start + piece.end) / 2, piece.scores
-        return self.piece(piece.start, middle, before, between), self.piece(middle, piece.end, between, after)
+    def missing(self, piece: _Piece) -> float:
+        """What the features of a piece leave of what it must add up to."""
+        return abs(self.scores[piece.end] - self.scores[piece.start] - float(piece.features.sum()))
 
 
 def integrate(model: Model, batch: Batch, state: Tensor, row: int, target: int | None) -> Integrated:
-    """Divide the score of a row among the features; inside :func:`settled`, which gave ``state``.
-
-    Args:
-        model: A model that reads features.
-        batch: One graph.
-        state: Of all nodes.
-        row: The node; 0 on graph tasks.
-        target: Which class or label; ``None``: the most probable one.
-    """
+    """Divide the score of a row among the features; in :func:`settled`, with its state."""
     assert batch.x is not None
     logits = decided(model.network, batch, state, row)
     target = int(logits.argmax()) if target is None else target
@@ -282,12 +257,13 @@ def integrate(model: Model, batch: Batch, state: Tensor, row: int, target: int |
     with gradients_to(model.network, []):
         baseline, score = way.score_at(0.0), way.score_at(1.0)
         enough = ENOUGH * abs(score - baseline) + ROUNDING * (abs(score) + abs(baseline))
-        pieces = [way.piece(0.0, 1.0, baseline, score)]
+        pieces = [way.piece(0.0, 1.0)]
         while len(pieces) < MOST:
-            missing = [each.missing for each in pieces]
+            missing = list(map(way.missing, pieces))
             if len(pieces) >= FEWEST and (sum(missing) <= enough or time.perf_counter() - started > PATIENCE):
                 break
-            pieces += way.halves(pieces.pop(missing.index(max(missing))))
+            worst = pieces.pop(missing.index(max(missing)))
+            pieces += [way.piece(worst.start, worst.middle), way.piece(worst.middle, worst.end)]
     features, own = (torch.stack([getattr(each, name) for each in pieces]).sum(0) for name in ("features", "own"))
     return Integrated(logits.cpu(), target, score, baseline, features, own, 2 * len(pieces) - 1)
 
@@ -326,16 +302,12 @@ def gradients_to(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
             each.requires_grad_(old)
 
 
-def _layers(
-    facts: Sequence[dict[str, Any]], reached: Sequence[tuple[InfiniteLayer, int]], terms: int | None, edges: Any
-) -> list[LayerReach]:
+def _reach(facts: dict[str, Any], layer: InfiniteLayer, terms: int | None, edges: Any) -> LayerReach:
     known = ("layer", "depth", "status", "truncation_bound", "measured_error")
-    layers = []
-    for each, (layer, depth) in zip(facts, reached, strict=True):
-        used = depth + 1 if terms is None or not layer.has_terms else min(terms, depth + 1)
-        left_out = _left_out(layer, edges, used, depth) if used <= depth else 0.0
-        layers.append(LayerReach(**{key: each[key] for key in known}, terms=used, left_out=left_out))
-    return layers
+    depth = facts["depth"]
+    used = depth + 1 if terms is None or not layer.has_terms else min(terms, depth + 1)
+    left_out = _left_out(layer, edges, used, depth) if used <= depth else 0.0
+    return LayerReach(**{key: facts[key] for key in known}, terms=used, left_out=left_out)
 
 
 def _left_out(layer: InfiniteLayer, edges: Any, terms: int, depth: int) -> float | None:

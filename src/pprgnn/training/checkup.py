@@ -19,18 +19,14 @@ LOW_MEMORY, LOW_DISK = 2 * GIB, GIB
 
 def import_problems() -> list[str]:
     """Which of the packages that everything needs cannot be imported, and why."""
-    packages = (("torch", "torch"), ("torch_geometric", "torch-geometric"))
-    problems = (_import_problem(module, name) for module, name in packages)
-    return [problem for problem in problems if problem][:1]  # PyG needs torch: one cause, one line
-
-
-def _import_problem(module: str, name: str) -> str:
+    name = ""
     try:
-        import_module(module)
+        for name in ("torch", "torch-geometric"):  # PyG needs torch: one cause, one line
+            import_module(name.replace("-", "_"))
     except Exception as error:  # a broken installation may raise anything
         reason = str(error).partition("\n")[0] or type(error).__name__
-        return f"{name} cannot be imported ({reason}); install it anew: pip install --force-reinstall {name}"
-    return ""
+        return [f"{name} cannot be imported ({reason}); install it anew: pip install --force-reinstall {name}"]
+    return []
 
 
 def self_check() -> float:
@@ -112,58 +108,48 @@ def disk(folder: Path) -> tuple[bool, int]:
 def advice(facts: Mapping[str, Any], speed: float | None, load: float | None) -> list[str]:
     """What could be better on this machine, one sentence each.
 
-    Args:
-        facts: what :func:`pprgnn.training.environment.environment` returns.
-        speed: what :func:`kernel_speed` returns.
-        load: processes that want to run now, on average.
+    ``facts`` and ``speed`` are what ``environment()`` and :func:`kernel_speed` return, ``load`` is how many
+    processes want to run now, on average.
     """
-    return [*_about_threads(facts, load), *_about_kernel(facts, speed), *_about_memory(facts)]
+    lines = _about_threads(facts["cores"], facts["threads"], load) if facts["threads"] else []
+    if facts["kernel"] == "torch" and os.environ.get("PPRGNN_KERNEL") == "torch":
+        lines.append("The fused kernel is switched off by PPRGNN_KERNEL=torch: unset it for more speed.")
+    elif facts["kernel"] == "torch":
+        source = "-e . (in the checkout)" if facts["commit"] else "--force-reinstall --no-deps pprgnn"
+        lines.append(
+            f"The fused kernel is not built, torch does its work, slower: install a C++ compiler with OpenMP "
+            f"(g++), then run pip install {source}."
+        )
+    elif speed is not None and speed < 0.8:
+        slower = f"The fused kernel is slower than torch here ({speed:.1f} times as fast)"
+        lines.append(f"{slower}: set PPRGNN_KERNEL=torch.")
+    free = facts["memory"]["available"]
+    if free is not None and free < LOW_MEMORY:
+        short = f"Only {free / GIB:.1f} GiB of memory are available"
+        lines.append(f"{short}: close other programs before large graphs.")
+    return lines
 
 
-def _about_threads(facts: Mapping[str, Any], load: float | None) -> list[str]:
+def _about_threads(cores: Mapping[str, Any], threads: Mapping[str, Any], load: float | None) -> list[str]:
     lines = []
-    cores, threads = facts["cores"], facts["threads"]
     limits = [cores[name] for name in ("physical", "allowed", "quota") if cores[name]]
-    useful = max(1, int(min(limits, default=1)))
-    named = threads and threads["OMP_NUM_THREADS"]
+    useful, used = max(1, int(min(limits, default=1))), threads["torch"]
+    named = threads["OMP_NUM_THREADS"]
     if named is not None and not (named.isdecimal() and int(named) > 0):
         lines.append(f"OMP_NUM_THREADS must be a number from 1 on, but is {named!r}: set it to {useful}.")
-    if threads and threads["torch"] > useful:
+    if used > useful:
         lines.append(
-            f"torch uses {threads['torch']} threads, but there are {useful} cores for it, and threads that wait "
-            f"for each other are slow: set OMP_NUM_THREADS={useful}."
+            f"torch uses {used} threads, but there are {useful} cores for it, and threads that wait for each "
+            f"other are slow: set OMP_NUM_THREADS={useful}."
         )
-    if threads and threads["torch"] < useful:
+    if used < useful:
         lines.append(
-            f"torch uses {threads['torch']} of {useful} cores: right for several runs side by side; for one run "
-            f"set OMP_NUM_THREADS={useful}."
+            f"torch uses {used} of {useful} cores: right for several runs side by side; for one run set "
+            f"OMP_NUM_THREADS={useful}."
         )
-    if load is not None and load > useful and threads and threads["torch"] > 1:
+    if load is not None and load > useful and used > 1:
         lines.append(
             f"{load:.1f} processes share {useful} cores just now: give each of them one thread "
             f"(OMP_NUM_THREADS=1), or all of them become several times slower."
         )
     return lines
-
-
-def _about_kernel(facts: Mapping[str, Any], speed: float | None) -> list[str]:
-    if facts["kernel"] == "torch":
-        if os.environ.get("PPRGNN_KERNEL") == "torch":
-            return ["The fused kernel is switched off by PPRGNN_KERNEL=torch: unset it for more speed."]
-        source = "-e . (in the checkout)" if facts["commit"] else "--force-reinstall --no-deps pprgnn"
-        return [
-            f"The fused kernel is not built, torch does its work, slower: install a C++ compiler with OpenMP "
-            f"(g++), then run pip install {source}."
-        ]
-    if speed is not None and speed < 0.8:
-        return [
-            f"The fused kernel is slower than torch here ({speed:.1f} times as fast): set PPRGNN_KERNEL=torch."
-        ]
-    return []
-
-
-def _about_memory(facts: Mapping[str, Any]) -> list[str]:
-    available = facts["memory"]["available"]
-    if available is None or available >= LOW_MEMORY:
-        return []
-    return [f"Only {available / GIB:.1f} GiB of memory are available: close other programs before large graphs."]

@@ -121,23 +121,25 @@ def _found(pattern: str, text: str) -> str | None:
 
 
 def _cpu_model() -> str | None:
-    return _found(r"(?m)^(?:model name|Model|Hardware)\s*:\s*(.+)$", _cpu_info()) or platform.processor() or None
-
-
-def _cpu_info() -> str:
-    try:
-        return CPU_INFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    named = _found(r"(?m)^(?:model name|Model|Hardware)\s*:\s*(.+)$", _text(CPU_INFO))
+    return named or platform.processor() or None
 
 
 def _physical_cores() -> int | None:
     """Two threads of one core have the same pair of ids."""
     ids = {
         (_found(r"(?m)^physical id\s*:\s*(\d+)", part), _found(r"(?m)^core id\s*:\s*(\d+)", part))
-        for part in _cpu_info().split("\n\n")
+        for part in _text(CPU_INFO).split("\n\n")
     }
     return len(ids - {(None, None)}) or None
+
+
+def _text(path: Path) -> str:
+    """What is in a file; nothing if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _data_root() -> str | None:
@@ -195,12 +197,8 @@ def _least(*sizes: int | None) -> int | None:
 
 
 def _meminfo(name: str) -> int | None:
-    try:
-        lines = MEMINFO.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    found = (line.split() for line in lines if line.startswith(f"{name}:"))
-    return next((int(words[1]) * 1024 for words in found), None)
+    kibibytes = _found(rf"(?m)^{name}:\s*(\d+)", _text(MEMINFO))
+    return None if kibibytes is None else int(kibibytes) * 1024
 
 
 def _sysconf(name: str) -> int | None:
@@ -222,9 +220,8 @@ def cpu_quota(own: Path = OWN_GROUPS, mount: Path = MOUNT) -> float | None:
     """Processors' worth of time that this process may use; ``None``: no limit, or none known."""
     quotas = []
     for folder in _folders("cpu", own, mount):
-        words = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(
-            folder / "cpu.cfs_period_us"
-        )
+        version_1 = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        words = _words(folder, "cpu.max") or [word for name in version_1 for word in _words(folder, name)]
         if len(words) == 2 and all(word.isdigit() and int(word) for word in words):  # not "max" or -1
             quotas.append(int(words[0]) / int(words[1]))
     return min(quotas, default=None)
@@ -243,16 +240,17 @@ def memory_room(own: Path = OWN_GROUPS, mount: Path = MOUNT) -> int | None:
 def _memory(own: Path, mount: Path) -> Iterator[tuple[int, int]]:
     """Limit and use of this group and of those around it, as far as they have a limit."""
     for folder in _folders("memory", own, mount):
-        limit = _words(folder / "memory.max") or _words(folder / "memory.limit_in_bytes")
-        used = _words(folder / "memory.current") or _words(folder / "memory.usage_in_bytes")
+        limit = _words(folder, "memory.max") or _words(folder, "memory.limit_in_bytes")
+        used = _words(folder, "memory.current") or _words(folder, "memory.usage_in_bytes")
         if limit and limit[0].isdigit() and int(limit[0]) < UNLIMITED and used:
-            yield int(limit[0]), int(used[0]) - _droppable(folder)
+            words = _words(folder, "memory.stat")
+            stat = dict(zip(words[::2], words[1::2], strict=False))
+            droppable = stat.get("total_inactive_file", stat.get("inactive_file", 0))
+            yield int(limit[0]), int(used[0]) - int(droppable)
 
 
-def _droppable(folder: Path) -> int:
-    words = _words(folder / "memory.stat")
-    stat = dict(zip(words[::2], words[1::2], strict=False))
-    return int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
+def _words(folder: Path, name: str) -> list[str]:
+    return _text(folder / name).split()
 
 
 def _folders(controller: str, own: Path, mount: Path) -> Iterator[Path]:
@@ -260,20 +258,10 @@ def _folders(controller: str, own: Path, mount: Path) -> Iterator[Path]:
 
     In a container the path may be the host's: the part of it that does not exist is passed over.
     """
-    for line in own.read_text(encoding="utf-8").splitlines() if own.exists() else ():
+    for line in _text(own).splitlines():
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # version 2
-            top = mount
-        elif controller in controllers.split(","):
-            top = mount / controller
-        else:
+        if controllers and controller not in controllers.split(","):
             continue
+        top = mount / controller if controllers else mount  # version 2 names none
         group = top / path.lstrip("/")
         yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(top) and folder.is_dir())
-
-
-def _words(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").split()
-    except OSError:
-        return []

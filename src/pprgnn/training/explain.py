@@ -165,7 +165,7 @@ def explain_node(
         graph=graph,
         decision=_decision(model, found, names.classes(node)),
         layers=found.layers,
-        influential=names.largest(torch.ones(size, dtype=torch.bool), top),
+        influential=names.largest(top),
         node=node,
         name=node_name(dataset, node, graph),
         share_by_distance=absolute.tolist(),
@@ -174,7 +174,7 @@ def explain_node(
         unreachable_nodes=int((~reached).sum()),
         unreachable_share=float(shares[~reached].abs().sum()),
         radius=int(within[0]) if bool(found.nodes.any()) and len(within) else None,
-        far=names.largest(distance > FAR, top),
+        far=names.largest(top, among=distance > FAR),
     )
 
 
@@ -192,12 +192,7 @@ def explain_graph(
     found, data = attribute(model, batch, 0, target, memory), part[0]
     names = _Names(dataset, index, data, found.nodes, None)
     truth = true_classes(data.get("y"), None, 0, dataset.facts.class_names)
-    return GraphExplanation(
-        graph=index,
-        decision=_decision(model, found, truth),
-        layers=found.layers,
-        influential=names.largest(torch.ones(len(found.nodes), dtype=torch.bool), top),
-    )
+    return GraphExplanation(index, _decision(model, found, truth), found.layers, names.largest(top))
 
 
 # ------------------------------------------------------------------------------------------------------ questions
@@ -272,22 +267,18 @@ class _Names:
             return None
         return true_classes(self.data.get("y"), self.data.get("labelled"), node, self.dataset.facts.class_names)
 
-    def largest(self, among: Tensor, top: int) -> list[InfluentialNode]:
-        """The largest contributions among these nodes; those of 0 are none."""
-        chosen = (among & (self.contributions != 0)).nonzero().flatten()
+    def largest(self, top: int, among: Tensor | None = None) -> list[InfluentialNode]:
+        """The largest contributions, of these nodes only if some are given; those of 0 are none."""
+        matters = self.contributions != 0
+        chosen = (matters if among is None else among & matters).nonzero().flatten()
         order = torch.argsort(self.contributions[chosen].abs(), descending=True, stable=True)
         return [self.node(each) for each in chosen[order[: max(top, 0)]].tolist()]
 
     def node(self, node: int) -> InfluentialNode:
         hops = -1 if self.distance is None else int(self.distance[node])
-        return InfluentialNode(
-            node,
-            node_name(self.dataset, node, self.graph),
-            hops if hops >= 0 else None,
-            float(self.contributions[node]),
-            float(self.shares[node]),
-            self.classes(node),
-        )
+        name, amounts = node_name(self.dataset, node, self.graph), (self.contributions, self.shares)
+        contribution, share = (float(each[node]) for each in amounts)
+        return InfluentialNode(node, name, hops if hops >= 0 else None, contribution, share, self.classes(node))
 
 
 def true_classes(y: Tensor | None, labelled: Tensor | None, row: int, names: Sequence[str]) -> list[str] | None:

@@ -96,7 +96,12 @@ def explain_features(
     seen = to_dense(take_rows(batch.x, slice(None) if node is None else slice(node, node + 1)))
     values = seen.double().mean(0).cpu()
     order = torch.argsort(found.features.abs(), descending=True, stable=True)
-    chosen = [i for i in order[: max(top, 0)].tolist() if found.features[i] != 0]
+    largest = []
+    for i in order[: max(top, 0)].tolist():
+        if found.features[i] != 0:
+            value = columns[i].mean + columns[i].scale * float(values[i])
+            amounts = float(found.features[i]), float(found.own[i])
+            largest.append(FeatureContribution(columns[i].name, value, *amounts))
     return FeatureExplanation(
         target=model.facts.class_names[found.target],
         score=found.score,
@@ -104,15 +109,7 @@ def explain_features(
         residual=found.residual,
         gradients=found.gradients,
         num_features=len(columns),
-        features=[
-            FeatureContribution(
-                columns[i].name,
-                columns[i].mean + columns[i].scale * float(values[i]),
-                float(found.features[i]),
-                float(found.own[i]),
-            )
-            for i in chosen
-        ],
+        features=largest,
     )
 
 
@@ -251,11 +248,8 @@ def feature_columns(model: Model, dataset: GraphDataset) -> list[FeatureColumn]:
     if kind in LABEL_KINDS:
         labels = [*(f"label = {name}" for name in model.facts.class_names), "label is known"]
         given += [FeatureColumn(name, "label") for name in labels]
-    given += [
-        FeatureColumn(f"sum of edge attribute {i}", f"sum of edge attribute {i}")
-        for i in range(width - len(given))
-    ]
-    return given
+    sums = [f"sum of edge attribute {i}" for i in range(width - len(given))]
+    return given + [FeatureColumn(name, name) for name in sums]
 
 
 def _given(model: Model, dataset: GraphDataset) -> list[FeatureColumn]:

@@ -8,6 +8,7 @@ for these. Whatever comes after the last layer works row by row.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -91,22 +92,34 @@ class FewNodes:
         self.stages = stages(network)
         options = network.adjacency_options
         self.adj = dataset.adjacency(0, **options).to(torch.get_default_dtype()).to(model.device)
-        kept = GraphFacts(dataset, "-".join(map(str, options.values())))
-        model.check_data(dataset, edges=kept.edges() if model.shape.edges is not None else None)
-        self.growth = kept.growth(self.adj)
+        kept = _GraphFacts(dataset, "-".join(map(str, options.values())))
+        edges = kept.find("edge digest", lambda: digest(dataset, EDGES)) if model.shape.edges is not None else None
+        model.check_data(dataset, edges=edges)
+        self.growth = RowGrowth(**kept.find("row growth", lambda: asdict(RowGrowth.of(self.adj))))
         kind = model.feature_kind
         # What is made from the edges takes a pass over them anyway.
         self.x = None if kind in ("embedding", "given", "normalized") else model.features(dataset)
         if kind == "embedding":
             self.size = largest_row(network.embedding.weight.detach(), self.growth, self.adj)
         else:
-            model.check_width(dataset, (dataset._all("x") if self.x is None else self.x).size(1))
+            model.check_width(dataset, self._source.size(1))
             if model.visible is None:
-                self.size = kept.feature_size(kind, self.x, self.growth, self.adj)
+                self.size = kept.find(f"largest row of {kind}", self._feature_size)
             else:  # labels are the model's and not the graph's
-                assert self.x is not None
-                self.size = largest_row(self.x, self.growth, self.adj)
+                self.size = largest_row(self._source, self.growth, self.adj)
         kept.keep()
+
+    @property
+    def _source(self) -> Tensor:
+        """The features of all nodes, before rows are normalised."""
+        return self.dataset._all("x") if self.x is None else self.x
+
+    def _feature_size(self) -> float:
+        kind = self.model.feature_kind
+        size = largest_row(self._source, self.growth, self.adj, normalized=kind == "normalized")
+        if not size < math.inf:
+            features(self.dataset, kind)  # says which
+        return size
 
     # -------------------------------------------------------------------------------------------------- answering
     def logits(self, nodes: Tensor | Sequence[int]) -> tuple[Tensor, Effort]:
@@ -166,10 +179,9 @@ class FewNodes:
         """‖B‖_F of the asked rows in the last layer, as far as their direct neighbours tell."""
         push = Push(self.adj, self.growth, rows, 0.0, 1)
         push.look_around()
-        last = self.stages[-1].conv
         hood = Neighbourhood(push, len(rows), len(rows), {int(s.conv.handle): [len(rows)] for s in self.stages})
         self._encode(hood)
-        return hood.input_norms[int(last.handle)]
+        return hood.input_norms[int(self.stages[-1].conv.handle)]
 
     def _encode(self, hood: Neighbourhood) -> Tensor:
         return self.model.network.encode(self._features(hood.nodes), hood)
@@ -179,7 +191,7 @@ class FewNodes:
         kind = self.model.feature_kind
         if kind == "embedding":
             return None
-        source = self.dataset._all("x") if self.x is None else self.x
+        source = self._source
         x = take_rows(source, nodes.to(source.device)).to(self.model.device, torch.get_default_dtype())
         if not_finite(x) is not None:
             self.model.features(self.dataset)  # says which
@@ -209,22 +221,16 @@ class FewNodes:
 
     def _input_sizes(self) -> list[float]:
         """χ of each layer: no row of its input is larger than χ s_j."""
-        size, sizes = self._behind_front(self.size), []
+        network, size, sizes = cast(Any, self.model.network), self.size, []
+        front = getattr(network, "input_layer", None)
+        if front is not None:  # rows behind the linear layer in front of the first one
+            size = network.activation.lipschitz * (norm_of(front.weight) * size + norm_of(front.bias))
         for stage in self.stages:
             sizes.append(size)
             smooth = self.growth.rate if stage.conv.smooth_input else 1.0
             out = stage.bounds.row_bounds(smooth * stage.lin * size + stage.bias, self.growth)[0]
             size = min(stage.slope * out, stage.ceiling) + stage.offset + stage.skip * size + stage.skip_offset
         return sizes
-
-    def _behind_front(self, size: float) -> float:
-        """The size of rows behind the linear layer in front of the first one, if there is one."""
-        network = cast(Any, self.model.network)
-        front = getattr(network, "input_layer", None)
-        if front is None:
-            return size
-        behind: float = network.activation.lipschitz * (norm_of(front.weight) * size + norm_of(front.bias))
-        return behind
 
 
 # ---------------------------------------------------------------------------------------------- of the whole graph
@@ -239,11 +245,11 @@ def largest_row(x: Tensor, growth: RowGrowth, adj: Adjacency, normalized: bool =
     return largest * (1 + 1e-5)
 
 
-class GraphFacts:
+class _GraphFacts:
     """What takes a pass over the graph, kept in the cache: later calls read it in no time."""
 
     def __init__(self, dataset: GraphDataset, kind: str) -> None:
-        self.dataset, self.new = dataset, False
+        self.new = False
         changed = dataset._indices is not None or dataset.transform is not None
         path = None if changed or dataset.num_nodes < LARGE_GRAPH else dataset.path
         self.path = None if path is None else derived_path(path, f"{kind}.rows")
@@ -253,36 +259,11 @@ class GraphFacts:
                 _, facts = read_tensors(self.path)
                 self.facts = facts if self.facts.items() <= facts.items() else self.facts
 
-    def edges(self) -> str:
-        """The digest of the edges."""
-        return self._fact("edges", lambda: digest(self.dataset, EDGES))
-
-    def growth(self, adj: Adjacency) -> RowGrowth:
-        """By how much Ã can enlarge rows."""
-
-        def found() -> str:
-            growth = RowGrowth.of(adj)
-            return f"{growth.power} {growth.rate!r} {int(growth.signed)} {growth.rounding!r}"
-
-        power, rate, signed, rounding = self._fact("growth", found).split()
-        return RowGrowth(float(power), float(rate), signed == "1", float(rounding))
-
-    def feature_size(self, kind: str, x: Tensor | None, growth: RowGrowth, adj: Adjacency) -> float:
-        """The largest row of the features beside its size."""
-
-        def found() -> str:
-            source = self.dataset._all("x") if x is None else x
-            size = largest_row(source, growth, adj, normalized=kind == "normalized")
-            if not size < math.inf:
-                features(self.dataset, kind)  # says which
-            return repr(size)
-
-        return float(self._fact(f"features {kind}", found))
-
-    def _fact(self, name: str, find: Callable[[], str]) -> str:
+    def find(self, name: str, fresh: Callable[[], Any]) -> Any:
+        """A fact, which JSON can hold; found anew if it is not kept."""
         if name not in self.facts:
-            self.facts[name], self.new = find(), True
-        return self.facts[name]
+            self.facts[name], self.new = json.dumps(fresh()), True
+        return json.loads(self.facts[name])
 
     def keep(self) -> None:
         """Write what was found."""

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pprgnn.baselines.kernel_graphs import KernelGraphs
 from pprgnn.baselines.kernels import KernelNet, Matrix, decisions
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
@@ -73,7 +72,10 @@ class KernelTraining(GridTraining):
                 f"{dataset.facts.name} are all of one; divide differently."
             )
         self.label_columns = network.read_labels(x)
-        self.graphs = self._all_graphs()
+        batches = self.model.batches(dataset)
+        batch = batches.batch(batches.all_graphs())
+        state = network.encode(batch.x, batch.edges, batch.edge_weight)
+        self.graphs = network.graphs(state, batch.graph, batch.num_graphs)
         try:
             self.choices = network.possible_choices(self.graphs)
         except ValueError as error:
@@ -81,12 +83,6 @@ class KernelTraining(GridTraining):
         own = tuple(sorted((name, str(value)) for name, value in config.model.own.items()))
         self._key = (config.model.system, own, self.graphs.digest())
         self._check_memory()
-
-    def _all_graphs(self) -> KernelGraphs:
-        batches = self.model.batches(self.dataset)
-        batch = batches.batch(batches.all_graphs())
-        state = self.network.encode(batch.x, batch.edges, batch.edge_weight)
-        return self.network.graphs(state, batch.graph, batch.num_graphs)
 
     def _check_memory(self) -> None:
         """Refuse matrices that do not fit: those to come, and a copy or two of parts."""
@@ -168,16 +164,16 @@ class KernelTraining(GridTraining):
         for key in [key for key in _kept if key[:-1] != self._key]:
             del _kept[key]
         key = (*self._key, choice)
+        started, estimated = time.perf_counter(), False
+
+        def done(share: float) -> None:
+            nonlocal estimated
+            passed = time.perf_counter() - started
+            if not estimated and passed > ENOUGH:
+                estimated = True
+                self._check_time(passed / share)
+
         if key not in _kept:
-            started, estimated = time.perf_counter(), False
-
-            def done(share: float) -> None:
-                nonlocal estimated
-                passed = time.perf_counter() - started
-                if not estimated and passed > ENOUGH:
-                    estimated = True
-                    self._check_time(passed / share)
-
             _kept[key] = self.network.matrix(self.graphs, choice, done)
         return _kept[key]
 

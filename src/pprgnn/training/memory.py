@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pprgnn.core.backend.passes import FEW_TERMS
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import is_sparse, tensors_of
 from pprgnn.distributed.team import Team
@@ -23,6 +24,9 @@ from pprgnn.training.errors import TrainingError
 MAPPED = 32 * MIB
 HOLES = 1.6
 
+BYTES = 4  # of a number, in single precision
+COPIES = 5  # of parameters: the gradient, two of Adam and the best ones so far, beside themselves
+DEPTH = 30  # that a layer is expected to reach, where it keeps all states
 UNKNOWN_MEMORY = 4 << 30  # bytes that we count on where the system does not tell
 SPARE = 4  # states that a solve needs beside those it keeps
 
@@ -50,12 +54,8 @@ def estimate_memory(
     grad_terms: int | None,
     checkpoint: bool,
     num_classes: int,
-    bytes_per_number: int = 4,
     symmetric: bool = True,
     held: int = 0,
-    optimizer_copies: int = 2,
-    best_copies: int = 1,
-    depth: int = 30,
     copies_between: int = 0,
     smooth_input: bool = False,
 ) -> Estimate:
@@ -73,21 +73,15 @@ def estimate_memory(
         grad_terms: terms of the gradient; ``None``: all.
         checkpoint: whether states are computed again in the backward pass.
         num_classes: outputs per node; 0 on graph tasks, where they are few.
-        bytes_per_number: 4 for single precision.
         symmetric: whether the matrix is its own transpose; otherwise both are there.
         held: bytes of the data set, as far as they are not loaded yet.
-        optimizer_copies: numbers that the optimiser keeps per parameter; 2 for Adam.
-        best_copies: copies of the parameters that are kept, such as the best ones so far.
-        depth: how deep a layer is expected to go; matters when it keeps all states (``grad_terms=None``).
         copies_between: further tensors kept per layer after the first, each as large as its input: one for
             dropout, one for a norm, one for a residual connection.
         smooth_input: whether layers average their input over the neighbours first.
     """
-    from pprgnn.core.backend.passes import FEW_TERMS  # here, since it imports torch
-
-    terms = depth if grad_terms is None else grad_terms
+    terms = DEPTH if grad_terms is None else grad_terms
     repeats = checkpoint and terms > 1  # one state is kept either way
-    column = num_nodes * bytes_per_number
+    column = num_nodes * BYTES
     kept = sum(_allocated(3 if repeats else terms + 1, column * width) for _, width in layers)
     between = sum(_allocated(copies_between, column * width) for width, _ in layers[1:])
     # Each width has buffers of its own. Two more states for the input term, or for gradients on their way, and two
@@ -96,13 +90,13 @@ def estimate_memory(
     room = 3 if not repeats else 4 if terms <= FEW_TERMS else terms + 3
     working = sum(_allocated(room, column * width) for width in widths)
     working += _allocated(4 if smooth_input else 2, column * max(widths, default=0))
-    matrix = num_edges * (4 + bytes_per_number) + 4 * (num_nodes + 1)
+    matrix = num_edges * (4 + BYTES) + 4 * (num_nodes + 1)
     parts = {
         "for states that the gradient needs": kept + between,
         "to work in": working,
         "for outputs": _allocated(3, column * num_classes),
         "for the graph": matrix * (1 if symmetric else 2) + 16 * num_nodes,  # with the order of its nodes
-        "for parameters": parameters * bytes_per_number * (2 + optimizer_copies + best_copies),
+        "for parameters": parameters * BYTES * COPIES,
         "for the data": held,
     }
     return Estimate(sum(parts.values()), parts)
@@ -123,7 +117,7 @@ def choose_checkpointing(keep: Estimate, checkpoint: Estimate, available: int | 
     if checkpoint.total <= available:
         return True
     least = min(keep, checkpoint, key=lambda estimate: estimate.total)
-    even = " even with checkpointing" if least is checkpoint else ""
+    even = " even with checkpointing" if least is checkpoint and checkpoint is not keep else ""
     raise TrainingError(
         f"Training needs {least.describe()}{even}, but {size_text(available)} are available; use a smaller hidden "
         f"width, fewer layers, fewer grad_terms or smaller batches, or a machine with more memory."
@@ -162,10 +156,8 @@ def plan_memory(
         available = None  # the disk has what memory has not
     if available is not None and device.type == "cpu":
         available //= team.local_size
-    choose_checkpointing(
-        repeated if wanted == "checkpoint" else kept, kept if wanted == "keep" else repeated, available
-    )
-    checkpoint = wanted == "checkpoint" or choose_checkpointing(kept, repeated, available)
+    choices = {"keep": (kept, kept), "checkpoint": (repeated, repeated)}.get(wanted, (kept, repeated))
+    checkpoint = choose_checkpointing(*choices, available) or wanted == "checkpoint"
     checkpoint = not team.all_true(not checkpoint)  # passes are made together
     return MemoryPlan(checkpoint, repeated if checkpoint else kept, available)
 

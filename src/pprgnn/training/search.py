@@ -1,6 +1,7 @@
 """What tuning may change: a range or some values for each setting, as in `--search lr=0.001..0.1:log`.
 
-Imports neither torch nor optuna: the command line checks a search space before anything heavy is loaded.
+Below it, the trials in optuna's journal, a file with a line per event. Importing this imports neither torch nor
+optuna: the command line checks a search space before anything heavy is loaded.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pprgnn.data.atomic_io import drop_torn_line
 from pprgnn.training.config import Config, resolve, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import parse, toml, tomllib
 from pprgnn.training.systems import find_system
 
 if TYPE_CHECKING:
-    from optuna import Trial
+    from optuna import Study, Trial
+    from optuna.trial import FrozenTrial
 
 SIGNIFICANT = 3  # digits of a suggested number; more would only look exact
 FIXED = ("training.metric", "training.monitor", "training.seed")
@@ -51,10 +54,6 @@ class Range:
             return trial.suggest_int(key, int(self.low), int(self.high), log=self.log)
         return self.rounded(trial.suggest_float(key, self.low, self.high, log=self.log))
 
-    def stored(self, value: Any) -> Any:
-        """A value as optuna stores it."""
-        return value
-
     def __str__(self) -> str:
         return f"{self.low}..{self.high}{':log' if self.log else ''}"
 
@@ -70,12 +69,8 @@ class Choice:
         return value in self.values
 
     def suggest(self, trial: Trial, key: str) -> Any:
-        """What optuna suggests for a setting."""
+        """What optuna suggests for a setting; to it, values are texts as in TOML, since it takes no lists."""
         return parse(trial.suggest_categorical(key, list(map(toml, self.values))))
-
-    def stored(self, value: Any) -> str:
-        """A value as optuna stores it: written as in TOML, since it takes no lists."""
-        return toml(value)
 
     def __str__(self) -> str:
         return ",".join(map(toml, self.values))
@@ -146,6 +141,12 @@ def read_search(words: Sequence[str]) -> dict[str, Any]:
         else:
             raise TrainingError(f"A search must look like {EXAMPLES}, or be a .toml file, but came as {word!r}.")
     return found
+
+
+def first_guess(space: Space, config: Config) -> dict[str, Any]:
+    """The config's own values, as far as they may be suggested, as optuna stores them."""
+    values = {key: config.value(key) for key, wanted in space.items() if wanted.holds(config.value(key))}
+    return {key: toml(value) if isinstance(space[key], Choice) else value for key, value in values.items()}
 
 
 def as_text(space: Space) -> dict[str, str]:
@@ -226,3 +227,48 @@ def _fitted(name: str, wanted: Range | Choice, config: Config) -> Range | Choice
     if wanted.log and low <= 0:
         raise TrainingError(f"A range of {name} with :log must start above 0, but starts at {low}.")
     return Range(low, high, wanted.log)
+
+
+# ------------------------------------------------------------------------------------------------------- optuna
+def load_optuna() -> Any:
+    """The library, or one sentence on how to get it."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise TrainingError("Tuning needs optuna; install it with `pip install 'pprgnn[tune]'`.") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def direction_of(figure: str) -> str:
+    """Whether less of it is better."""
+    return "minimize" if figure == "loss" else "maximize"
+
+
+def open_study(path: Path, direction: str) -> Study:
+    """The study in this file, new or old; what a killed process left running is given up."""
+    optuna = load_optuna()
+    drop_torn_line(path)
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
+    study: Study = optuna.create_study(
+        storage=storage, study_name="pprgnn", direction=direction, load_if_exists=True
+    )
+    for each in trials_of(study, "RUNNING"):
+        study.tell(each.number, state=optuna.trial.TrialState.FAIL)
+    return study
+
+
+def trials_of(study: Study, *states: str) -> list[FrozenTrial]:
+    """The trials in these states, in their order."""
+    known = load_optuna().trial.TrialState
+    return study.get_trials(deepcopy=False, states=tuple(known[state] for state in states))
+
+
+def importance(study: Study, enough: int) -> dict[str, float] | None:
+    """How much each setting decides whether a trial is a good one; None: too few trials to say."""
+    complete, optuna = trials_of(study, "COMPLETE"), load_optuna()
+    if len(complete) < enough or len({each.value for each in complete}) == 1:
+        return None
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()  # the one that needs no further package
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return {key: float(value) for key, value in found.items()}

@@ -119,19 +119,16 @@ class Study:
     def run(self, listeners: Listeners = lambda label: None) -> dict[str, Any]:
         """All runs that are not finished yet; then the summary."""
         with locked(self.folder):
-            self._run(listeners)
+            missing = [(name, config) for name, config in self.members() if not self._finished(name)]
+            (self._run_here if self.workers.is_this_process else self._run_parallel)(missing, listeners)
         return self._summary()
 
-    def _run(self, listeners: Listeners) -> None:
-        missing = [(name, config) for name, config in self.members() if not self._finished(name)]
-        if self.workers.is_this_process:
-            for number, (name, config) in enumerate(missing, start=1):
-                with stopping(listeners(f"{name} ({number}/{len(missing)})")) as listener:
-                    summary = _one(config, self.folder / name, listener)
-                if not summary["finished"]:
-                    break
-        else:
-            self._run_parallel(missing, listeners)
+    def _run_here(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
+        for number, (name, config) in enumerate(missing, start=1):
+            with stopping(listeners(f"{name} ({number}/{len(missing)})")) as listener:
+                summary = _one(config, self.folder / name, listener)
+            if not summary["finished"]:
+                break
 
     def _run_parallel(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
         """A line as each run ends; with Ctrl-C those that run are saved."""
@@ -154,11 +151,8 @@ class Study:
         return (folder / CONFIG).is_file() and Run.open(folder).finished
 
     def _summary(self) -> dict[str, Any]:
-        runs = []
-        for name, _ in self.members():
-            path = self.folder / name / SUMMARY
-            if path.is_file():
-                runs.append({"run": name} | read_json(path))
+        paths = {name: self.folder / name / SUMMARY for name, _ in self.members()}
+        runs = [{"run": name} | read_json(path) for name, path in paths.items() if path.is_file()]
         finished = [each for each in runs if each["finished"]]
         if not finished:  # stopped in the first one
             return {"finished": False, "runs": [], "mean": {}, "std": {}, "metric": "", "folder": str(self.folder)}

@@ -15,9 +15,8 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.grid_fit import GridTraining
+from pprgnn.training.grid_fit import GridTraining, LabelTraining
 from pprgnn.training.kernel_fit import KernelTraining
-from pprgnn.training.label_fit import LabelTraining
 from pprgnn.training.listener import Listener
 from pprgnn.training.lock import locked
 from pprgnn.training.loop import Training

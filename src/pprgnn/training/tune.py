@@ -33,6 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pprgnn.data.atomic_io import write_text
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
@@ -44,29 +46,33 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.listener import Listener
 from pprgnn.training.lock import locked
+from pprgnn.training.loop import Record, Training
 from pprgnn.training.run import CONFIG, DATA, SPLIT, read_json
-from pprgnn.training.search import Space, as_text, default_space, search_space
-from pprgnn.training.signals import undisturbed
-from pprgnn.training.train import choose_split, load_data
-from pprgnn.training.trial import (
-    OutOfTimeError,
-    TrialJob,
+from pprgnn.training.search import (
+    Space,
+    as_text,
+    default_space,
     direction_of,
+    first_guess,
     importance,
     load_optuna,
     open_study,
-    run_trial,
+    search_space,
     trials_of,
 )
+from pprgnn.training.signals import undisturbed
+from pprgnn.training.train import choose_split, load_data
 from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
 from pprgnn.wording import counted
 
 if TYPE_CHECKING:
-    from optuna import Trial
+    from optuna.trial import FrozenTrial, Trial
 
 BASE, SEARCH, JOURNAL, RESULT, BEST = "base.toml", "search.json", "trials.log", "tune.json", "best.toml"
 PATIENCE = 3  # trials that fail before one succeeds: then it is not the settings
 ENOUGH = 10  # trials, for a word on which settings matter
+REPORTS = 10  # of one trial: at so many points may it be cut short
+WARMUP = 0.2  # of the epochs belong to every trial
 
 
 def tune(
@@ -100,7 +106,7 @@ def tune(
         if (folder / name).exists():
             how = f"continue with `pprgnn tune --resume {folder}`, or " if name == BASE else ""
             raise TrainingError(f"{folder} is already in use; {how}choose another folder with -o.")
-    _check_trials(trials)
+    trials = _checked_trials(trials)
     space = default_space(config) if search is None else search_space(search, config)
     own, dataset = dataset, load_data(config) if dataset is None else dataset
     split = choose_split(config, dataset)
@@ -118,10 +124,8 @@ def tune(
         write_text(folder / SEARCH, json.dumps(facts, indent=1))
         write_text(folder / BASE, config.to_toml())  # last: the tuning is there when this is
     except OSError as error:
-        reason = error.strerror or error
-        raise TrainingError(
-            f"The folder {folder} cannot be written ({reason}); choose another with -o."
-        ) from error
+        reason = f"cannot be written ({error.strerror or error})"
+        raise TrainingError(f"The folder {folder} {reason}; choose another with -o.") from error
     return Tuning(folder, config, space, trials, dataset, split, workers, listener or Listener()).run(timeout)
 
 
@@ -145,65 +149,55 @@ def resume_tuning(
     except (KeyError, TypeError) as error:
         raise DataError(f"{folder / SEARCH} cannot be read ({error}); the tuning is damaged.") from error
     if trials is not None:
-        _check_trials(trials)
-        wanted = trials
+        wanted = _checked_trials(trials)
         write_text(folder / SEARCH, json.dumps(facts | {"trials": trials}, indent=1))
     if (folder / DATA).is_file():
         config = config.with_values({"data.name": str(folder / DATA), "data.options": {}})
-    split = Split.load(folder / SPLIT)
-    space = search_space(search, config)
-    dataset, listener = load_data(config), listener or Listener()
-    return Tuning(folder, config, space, wanted, dataset, split, workers, listener).run(timeout)
+    split, space, dataset = Split.load(folder / SPLIT), search_space(search, config), load_data(config)
+    return Tuning(folder, config, space, wanted, dataset, split, workers, listener or Listener()).run(timeout)
 
 
 @dataclass
 class Tuning:
-    """A search in its folder; ``trials`` is how many there will be."""
+    """A search in its folder."""
 
     folder: Path
     config: Config
     space: Space
-    trials: int
+    trials: int  # that there will be
     dataset: GraphDataset
     split: Split
     workers: Workers
     listener: Listener
 
     def __post_init__(self) -> None:
-        settings, facts = self.config.training, self.dataset.facts
-        # What is compared.
-        self.figure = "loss" if settings.monitor == "loss" else main_metrics(self.config, facts)[0]
+        by_loss = self.config.training.monitor == "loss"
+        self.figure = "loss" if by_loss else main_metrics(self.config, self.dataset.facts)[0]  # what is compared
         self.study = open_study(self.folder / JOURNAL, direction_of(self.figure))
-        self.deadline = math.inf
 
     # ------------------------------------------------------------------------------------------------ the search
     def run(self, timeout: float | None = None) -> dict[str, Any]:
         """All trials that are missing; then the summary."""
         with locked(self.folder):
-            return self._run(timeout)
+            self.deadline = math.inf if timeout is None else time.monotonic() + timeout
+            self.listener.tuning_started(self)
+            summary = self._summary(self._run_missing()) | {"importance": importance(self.study, ENOUGH)}
+            self._write(summary)
+            return summary
 
-    def _run(self, timeout: float | None) -> dict[str, Any]:
-        if timeout is not None:
-            self.deadline = time.monotonic() + timeout
-        self.listener.tuning_started(self)
-        stopped = None
+    def _run_missing(self) -> str | None:
+        """Rounds of trials; returns what stopped them."""
         go_on = f"`pprgnn tune --resume {self.folder}`"
         workers = self.workers if self._missing() else Workers()  # none are started for nothing
         try:
             with at_work(workers, go_on=f"{go_on} goes on", announce=self.listener.note) as at_once:
-                while numbers := self._missing():
-                    if time.monotonic() >= self.deadline:
-                        raise OutOfTimeError
+                while (numbers := self._missing()) and time.monotonic() < self.deadline:
                     self._round(numbers[: self.workers.jobs], at_once)
-        except OutOfTimeError:
-            stopped = "time"
         except StoppedError:
-            stopped = "Ctrl-C"
+            return "Ctrl-C"
         except KeyboardInterrupt as error:
             raise KeyboardInterrupt(f"go on with {go_on}.") from error
-        summary = self._summary(stopped) | {"importance": importance(self.study, ENOUGH)}
-        self._write(summary)
-        return summary
+        return "time" if numbers else None
 
     def _round(self, numbers: Sequence[int], at_once: AtOnce) -> None:
         """Suggest, train, and tell the journal as results arrive; a trial that is stopped does not count."""
@@ -228,16 +222,13 @@ class Tuning:
 
     def _ask(self, number: int) -> tuple[Trial, dict[str, Any]]:
         """A trial of the journal, and its settings."""
-        seed = (self.config.training.seed * 1_000_003 + number) % 2**32
-        optuna = load_optuna()
+        optuna, seed = load_optuna(), (self.config.training.seed * 1_000_003 + number) % 2**32
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # optuna 4: of constant_liar
             # Beside other trials it keeps away from where they are.
             self.study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=self.workers.jobs > 1)
         if number == 1 and not trials_of(self.study, "WAITING"):
-            mine = {key: (wanted, self.config.value(key)) for key, wanted in self.space.items()}
-            first = {key: wanted.stored(value) for key, (wanted, value) in mine.items() if wanted.holds(value)}
-            self.study.enqueue_trial(first)  # the recipe is the first guess
+            self.study.enqueue_trial(first_guess(self.space, self.config))
         trial = self.study.ask()
         settings = {key: wanted.suggest(trial, key) for key, wanted in self.space.items()}
         self.listener.trial_started(number, settings)
@@ -250,29 +241,24 @@ class Tuning:
             own = self.folder.absolute() / DATA
             if own.is_file():
                 config = config.with_values({"data.name": str(own), "data.options": {}})
-        left = self.deadline - time.monotonic()
-        return TrialJob(number, config, self.split, self.figure, trials_of(self.study, "COMPLETE"), left)
+        complete, left = trials_of(self.study, "COMPLETE"), self.deadline - time.monotonic()
+        return TrialJob(number, config, self.split, self.figure, complete, left)
 
     def _tell(self, trial: Trial, settings: Mapping[str, Any], outcome: dict[str, Any]) -> None:
         """Keep how a trial went."""
-        states = load_optuna().trial.TrialState
-        complete = outcome["state"] == "complete"
         with undisturbed():
             for epoch, value in outcome.pop("reports").items():
                 trial.report(value, epoch)
-            trial.set_user_attr("outcome", outcome | {"settings": _plain(settings)})
+            trial.set_user_attr("outcome", outcome | {"settings": settings})
+            complete, states = outcome["state"] == "complete", load_optuna().trial.TrialState
             value, state = (outcome["value"], states.COMPLETE) if complete else (None, states.PRUNED)
             self.study.tell(trial, value, state=state)
-        self.listener.trial_finished(next(each for each in self.entries() if each["trial"] == outcome["trial"]))
-        self._check_failures()
-        self._write(self._summary())
-
-    def _check_failures(self) -> None:
-        """Nothing but failures: then it is not the settings."""
         entries = self.entries()
+        self.listener.trial_finished(next(each for each in entries if each["trial"] == outcome["trial"]))
         if len(entries) >= min(PATIENCE, self.trials) and all(each["state"] == "failed" for each in entries):
             all_of_them = counted(len(entries), "trial")
             raise TrainingError(f"All {all_of_them} failed, the last one so: {entries[-1]['error']}")
+        self._write(self._summary())
 
     # -------------------------------------------------------------------------------------------------- the end
     def entries(self) -> list[dict[str, Any]]:
@@ -324,9 +310,10 @@ def ranked(entries: list[dict[str, Any]], figure: str) -> list[dict[str, Any]]:
 
 
 # ------------------------------------------------------------------------------------------------------- checks
-def _check_trials(trials: int) -> None:
+def _checked_trials(trials: int) -> int:
     if not isinstance(trials, int) or trials < 1:
         raise TrainingError(f"The number of trials must be a whole number from 1 on, but is {trials!r}.")
+    return trials
 
 
 def _check_honest(config: Config, split: Split) -> None:
@@ -338,5 +325,76 @@ def _check_honest(config: Config, split: Split) -> None:
         )
 
 
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+# ---------------------------------------------------------------------------------------------------- one trial
+@dataclass(frozen=True)
+class TrialJob:
+    """All that a trial needs to know, wherever it runs."""
+
+    number: int
+    config: Config  # with the settings to try
+    split: Split
+    figure: str  # what is compared
+    complete: list[FrozenTrial]  # what it is measured by
+    seconds: float  # that it has
+
+
+def run_trial(
+    job: TrialJob, dataset: GraphDataset | None = None, listener: Listener | None = None
+) -> dict[str, Any] | None:
+    """One training and what is kept of it, nothing of the test part; ``None``: it was stopped."""
+    optuna, started = load_optuna(), time.perf_counter()
+    judge = _Judge(job, listener or Listener())
+    try:
+        dataset = load_data(job.config) if dataset is None else dataset
+        summary = Training(job.config, dataset, job.split, listener=judge).fit()
+        if not summary["finished"]:
+            return None
+        scores = summary["scores"]["val"]
+        outcome = {"state": "complete", "value": scores[job.figure], "val": scores}
+        outcome |= {key: summary[key] for key in ("epochs", "best_epoch", "parameters", "warnings")}
+    except optuna.TrialPruned:
+        outcome = {"state": judge.verdict, "value": judge.best, "epochs": judge.epochs}
+    except (TrainingError, MemoryError, torch.cuda.OutOfMemoryError) as error:
+        # For the sampler the worst there is; other errors are not the fault of the settings.
+        outcome = {"state": "failed", "value": None, "epochs": judge.epochs, "error": str(error)}
+    facts = {"trial": job.number, "seconds": time.perf_counter() - started, "reports": judge.reports}
+    return outcome | facts
+
+
+class _Judge(Listener):
+    """Follows a training, and ends it when it is hopeless or out of time."""
+
+    def __init__(self, job: TrialJob, listener: Listener) -> None:
+        optuna, epochs = load_optuna(), job.config.training.epochs
+        self.job, self.listener = job, listener
+        # A trial beside those that it is measured by, in memory: workers need no way to the journal.
+        pruner = optuna.pruners.MedianPruner(n_warmup_steps=int(WARMUP * epochs))
+        study = optuna.create_study(direction=direction_of(job.figure), pruner=pruner)
+        study.add_trials(job.complete)
+        self.trial = study.ask()
+        self.interval = math.ceil(epochs / REPORTS)
+        self.deadline = time.monotonic() + job.seconds
+        self.epochs, self.best, self.reports, self.verdict = 0, math.nan, dict[int, float](), "pruned"
+
+    def epoch(self, record: Record) -> None:
+        """Note the best so far now and then; raise to end the training."""
+        self.listener.epoch(record)
+        self.epochs = record.epoch
+        if time.monotonic() >= self.deadline:
+            self.verdict = "out of time"
+            raise load_optuna().TrialPruned
+        if record.best is None or record.epoch % self.interval:
+            return
+        self.best = -record.best if self.job.figure == "loss" else record.best
+        self.reports[record.epoch] = self.best
+        self.trial.report(self.best, record.epoch)
+        if self.trial.should_prune():
+            raise load_optuna().TrialPruned
+
+    def started(self, training: Training) -> None:
+        """Pass it on."""
+        self.listener.started(training)
+
+    def note(self, text: str) -> None:
+        """Pass it on; warnings are in the trial's line of tune.json."""
+        self.listener.note(text)

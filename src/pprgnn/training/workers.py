@@ -11,9 +11,10 @@ import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import takewhile
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -78,10 +79,14 @@ def at_work(
         go_on: How to go on after a worker was killed.
         announce: Is told that Ctrl-C was heard.
     """
-    start: Callable[[Workers, Callable[[str], None]], AbstractContextManager[AtOnce]]
-    start = _here if workers.is_this_process else {"loky": _loky, "dask": _dask, "ray": _ray}[workers.backend]
+    if workers.is_this_process:
+        started: AbstractContextManager[AtOnce] = nullcontext(_here)
+    elif workers.backend == "loky":
+        started = _loky(workers, announce)
+    else:
+        started = _dask(workers) if workers.backend == "dask" else _ray(workers)
     try:
-        with ended_by_sigterm(), start(workers, announce) as at_once:
+        with ended_by_sigterm(), started as at_once:
             yield at_once
     except _KilledError as error:
         raise TrainingError(
@@ -95,12 +100,8 @@ class _KilledError(Exception):
 
 
 # ---------------------------------------------------------------------------------------------------- this machine
-@contextmanager
-def _here(workers: Workers, _: Callable[[str], None]) -> Iterator[AtOnce]:
-    def at_once(run: Job, items: Iterable[Any]) -> Generator[Any]:
-        yield from map(_unless_stopped, map(run, items))
-
-    yield at_once
+def _here(run: Job, items: Iterable[Any]) -> Generator[Any]:
+    yield from map(_unless_stopped, map(run, items))
 
 
 @contextmanager
@@ -120,7 +121,8 @@ def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]
         with warnings.catch_warnings(), Interruption(announce) as stop, ended_by_sigterm():
             # At a stop some are given up, and a worker may be so.
             warnings.filterwarnings("ignore", ".*tasks (which|have)", module="joblib")
-            wanted = (joblib.delayed(_with_sigint)(run, item) for item in _until(stop, items))
+            before_stop = takewhile(lambda _: not stop.wanted, items)
+            wanted = (joblib.delayed(_with_sigint)(run, item) for item in before_stop)
             # Python and loky each start a process that tracks resources, and let Ctrl-C through again afterwards.
             resource_tracker.ensure_running()
             trackers.ensure_running()
@@ -140,14 +142,6 @@ def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]
                 raise StoppedError
 
     yield at_once
-
-
-def _until(stop: Any, items: Iterable[Any]) -> Iterator[Any]:
-    """The items before Ctrl-C."""
-    for item in items:
-        if stop.wanted:
-            return
-        yield item
 
 
 def _ignore_sigint() -> None:
@@ -179,7 +173,7 @@ def _with_sigint(run: Job, item: Any) -> Any:
 
 # -------------------------------------------------------------------------------------------------------- clusters
 @contextmanager
-def _dask(workers: Workers, _: Callable[[str], None]) -> Iterator[AtOnce]:
+def _dask(workers: Workers) -> Iterator[AtOnce]:
     distributed = _import("distributed", "Dask")
 
     def at_once(run: Job, items: Iterable[Any]) -> Generator[Any]:
@@ -219,7 +213,7 @@ def _own_dask(distributed: Any, workers: Workers) -> Any:
 
 
 @contextmanager
-def _ray(workers: Workers, _: Callable[[str], None]) -> Iterator[AtOnce]:
+def _ray(workers: Workers) -> Iterator[AtOnce]:
     ray = _import("ray", "Ray")
     pools = _import("ray.util.multiprocessing", "Ray")
     where = {"address": workers.address} if workers.address else {"address": "local", "num_cpus": workers.jobs}

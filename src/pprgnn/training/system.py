@@ -7,20 +7,34 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any, Literal, get_type_hints
 
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.option import checked, kind_of
+from pprgnn.training.option import checked, kind_of, option
 
 Task = Literal["node", "graph"]
 ALL_TASKS: tuple[Task, ...] = ("node", "graph")
 EXTRAS = {"grakel": "kernels", "sklearn": "kernels"}  # which extra of ours brings a module
 
 
-@dataclass(frozen=True)
-class NothingOfItsOwn:
-    """A system without settings of its own."""
+def choice(text: str, *values: str) -> Any:
+    """A setting that takes one of these texts; the first is its default."""
+    return Literal[values], option(values[0], text)
+
+
+def options(**settings: Any) -> type[Any]:
+    """A dataclass of settings, each made by :func:`option` or :func:`choice`; its default tells its type.
+
+    Where the default is several numbers, one of them or several may be given.
+    """
+    made = []
+    for name, setting in settings.items():
+        kind, field = setting if isinstance(setting, tuple) else (type(setting.default), setting)
+        if kind is tuple:
+            kind = type(field.default[0]) | tuple[float, ...]
+        made.append((name, kind, field))
+    return make_dataclass("Options", made, frozen=True)
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,7 @@ class System:
     new_graphs: bool = True
     whole_gradient: bool = True
     reads: tuple[str, ...] = ("hidden", "layers", "dropout", "pooling")
-    own: type[Any] = NothingOfItsOwn
+    own: type[Any] = field(default_factory=options)
     settings: Mapping[str, Any] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
