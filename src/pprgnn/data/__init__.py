@@ -26,8 +26,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pprgnn.data.card import Card
-    from pprgnn.data.catalog import find, names
+    from pprgnn.data.catalog import Card, find, names
     from pprgnn.data.dataset import Facts, GraphDataset
     from pprgnn.data.own.npz import from_npz
     from pprgnn.data.own.objects import from_graphml, from_networkx, from_pyg, from_scipy
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
 
 # Names are imported when they are first used: the catalogue needs no torch, which takes seconds to load.
 _HOME = {
-    "card": ("Card",),
-    "catalog": ("find", "names"),
+    "catalog": ("Card", "find", "names"),
     "dataset": ("Facts", "GraphDataset"),
     "own.npz": ("from_npz",),
     "own.objects": ("from_graphml", "from_networkx", "from_pyg", "from_scipy"),

@@ -16,7 +16,7 @@ from torch_geometric.utils import cumsum
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.entries import Normalization
-from pprgnn.data.card import Metric, Task, titled
+from pprgnn.data.catalog import Metric, Task
 from pprgnn.data.sparse_features import DENSE_VIEW, compact, is_sparse, take_rows, to_dense
 from pprgnn.errors import DataError
 from pprgnn.wording import noun
@@ -46,7 +46,7 @@ class Facts:
     @property
     def title(self) -> str:
         """The name as users see it."""
-        return titled(self.name, self.qualifier)
+        return f"{self.name} ({self.qualifier})" if self.qualifier else self.name
 
     def to_json(self) -> str:
         """All of it, as text."""

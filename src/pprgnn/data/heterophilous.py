@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from pprgnn.data.card import Card, Metric
+from pprgnn.data.catalog import Card, Metric
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.raw_files import check_edges, finite_floats, read_arrays
 from pprgnn.errors import DataError

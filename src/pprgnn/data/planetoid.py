@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch_geometric.io import read_planetoid_data
 
-from pprgnn.data.card import Card
+from pprgnn.data.catalog import Card
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.download import check_file
 from pprgnn.errors import DataError

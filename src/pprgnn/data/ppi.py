@@ -11,7 +11,7 @@ import pyarrow.json
 import torch
 from numpy.typing import NDArray
 
-from pprgnn.data.card import Card
+from pprgnn.data.catalog import Card
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.raw_files import (
     check_edges,

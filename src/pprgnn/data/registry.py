@@ -13,8 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pprgnn.data.card import COUNTS, Card, Source
-from pprgnn.data.catalog import find, handle
+from pprgnn.data.catalog import COUNTS, Card, Source, find, handle
 from pprgnn.data.roots import bundled_folder, data_root
 from pprgnn.errors import DataError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pprgnn.data.card import Task
+from pprgnn.data.catalog import Task
 from pprgnn.data.roots import data_root
 from pprgnn.data.split import index_array
 from pprgnn.errors import DataError

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pprgnn.data.card import Card
+from pprgnn.data.catalog import Card
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.raw_files import distinct, number_ids, open_bytes, read_numbers, undirected
 from pprgnn.errors import DataError

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pprgnn.data.atomic_io import write_text
-from pprgnn.data.card import Task
+from pprgnn.data.catalog import Task
 from pprgnn.errors import DataError
 
 if TYPE_CHECKING:

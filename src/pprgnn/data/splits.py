@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from pprgnn.data.card import Task
+from pprgnn.data.catalog import Task
 from pprgnn.data.sampling import (
     NESTED,
     OPTIMISTIC,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.utils import coalesce, one_hot, remove_self_loops
 
-from pprgnn.data.card import Card
+from pprgnn.data.catalog import Card
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.raw_files import (
     check_edges,
