@@ -22,7 +22,7 @@ from pprgnn.errors import DataError
 from pprgnn.wording import noun
 
 if TYPE_CHECKING:
-    from pprgnn.data.splits import Split
+    from pprgnn.data.split import Split
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         return kept_adjacency(self, index, normalize, add_self_loops, build)
 
     def splits(self, protocol: str = "honest", seed: int = 0, **options: Any) -> list[Split]:
-        """The splits of this data set under a protocol, ``"honest"`` or ``"paper"``; see `pprgnn.data.splits`."""
-        from pprgnn.data.splits import make_splits
+        """The splits under a protocol, ``"honest"`` or ``"paper"``; see `pprgnn.data.sampling`."""
+        from pprgnn.data.sampling import make_splits
 
         return make_splits(self, protocol, seed, **options)
 

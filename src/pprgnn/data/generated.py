@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pprgnn.data.catalog import Card
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.raw_files import distinct, undirected
 from pprgnn.errors import DataError
 
 Counts = tuple[int, int, int]  # graphs to train, to validate, to test
-
-
-def read(card: Card, root: Path, **options: Any) -> GraphDataset:
-    """Make the data set of this name; nothing is read. Its function below has the options."""
-    make = MAKERS.get(card.name)
-    if make is None:
-        raise DataError(f"{card.name} cannot be generated; choose one of {', '.join(MAKERS)}.")
-    return make(**options)
 
 
 # ------------------------------------------------------------------------- one marked node, and who has to name it

@@ -6,11 +6,9 @@ import difflib
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pprgnn.data.catalog import COUNTS, Card, Source, find, handle
@@ -66,16 +64,19 @@ def load(name: str | Path, root: Path | str | None = None, *, cache: bool = True
         return _open_prepared(Path(name), options)
     folder = Path(root).expanduser() if root is not None else data_root()
     card = find(str(name), folder)
-    family = import_module(f"pprgnn.data.{card.family}")
-    options = _checked_options(card, family, options)
+    if card.family == "generated":
+        from pprgnn.data.generated import MAKERS
+
+        return MAKERS[card.name](**_checked_options(card, MAKERS[card.name], options))
+    from pprgnn.data import readers
+    from pprgnn.data.store import prepared
+
+    read = getattr(readers, card.family)
+    options = _checked_options(card, read, options)
+    files = _files(card, folder)
 
     def build() -> GraphDataset:
-        return family.read(card, folder, **options)  # type: ignore[no-any-return]
-
-    if card.family == "generated":
-        return build()
-    files = _files(card, folder)
-    from pprgnn.data.store import prepared
+        return read(card, folder, **options)  # type: ignore[no-any-return]
 
     dataset = prepared(_key(card, options), files, build) if cache else build()
     dataset.home = folder  # published splits lie beside the data
@@ -127,12 +128,10 @@ def _open_prepared(path: Path, options: Mapping[str, Any]) -> GraphDataset:
     return open_file(path)
 
 
-def _checked_options(card: Card, family: ModuleType, options: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_options(card: Card, make: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are not the defaults anyway; an unknown one is an error."""
-    if card.family == "generated":  # each has a function of its own
-        known = dict(inspect.signature(family.MAKERS[card.name]).parameters)
-    else:
-        known = dict(list(inspect.signature(family.read).parameters.items())[2:])  # after the card and the root
+    parameters = inspect.signature(make).parameters.items()
+    known = {name: each for name, each in parameters if name not in ("card", "root")}
     for option in options:
         if option not in known:
             close = difflib.get_close_matches(option, known, n=1)
