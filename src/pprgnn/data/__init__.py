@@ -28,8 +28,7 @@ __all__ = [
 if TYPE_CHECKING:
     from pprgnn.data.catalog import Card, find, names
     from pprgnn.data.dataset import Facts, GraphDataset
-    from pprgnn.data.own.npz import from_npz
-    from pprgnn.data.own.objects import from_graphml, from_networkx, from_pyg, from_scipy
+    from pprgnn.data.own.objects import from_graphml, from_networkx, from_npz, from_pyg, from_scipy
     from pprgnn.data.own.tables import from_tables
     from pprgnn.data.registry import load
     from pprgnn.data.roots import cache_root, data_root
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 _HOME = {
     "catalog": ("Card", "find", "names"),
     "dataset": ("Facts", "GraphDataset"),
-    "own.npz": ("from_npz",),
-    "own.objects": ("from_graphml", "from_networkx", "from_pyg", "from_scipy"),
+    "own.objects": ("from_graphml", "from_networkx", "from_npz", "from_pyg", "from_scipy"),
     "own.tables": ("from_tables",),
     "registry": ("load",),
     "roots": ("cache_root", "data_root"),

@@ -21,7 +21,7 @@ from pprgnn.data.raw_files import distinct, is_dense, number_ids
 from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
-    from pprgnn.data.own.schema import Columns
+    from pprgnn.data.own.tables import Columns
 
 Index = NDArray[np.int64]
 Weights = NDArray[Any]
