@@ -251,11 +251,17 @@ def check_within_graphs(path: Path, row: str, edges: NDArray[Any], graph: NDArra
         )
 
 
+def starts(keys: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a new value begins in sorted values."""
+    new = np.ones(len(keys), dtype=bool)
+    np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    return new
+
+
 def distinct(keys: NDArray[Any]) -> NDArray[Any]:
     """Each number once, in increasing order; by sorting, which is several times faster than ``numpy.unique``."""
     keys = np.sort(keys)
-    new = np.ones(len(keys), dtype=bool)
-    np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    new = starts(keys)
     return keys if new.all() else keys[new]
 
 

@@ -188,25 +188,28 @@ def derived_path(path: Path, kind: str) -> Path:
 
 
 def kept_adjacency(
-    dataset: GraphDataset,
-    index: int,
-    normalize: Normalization,
-    add_self_loops: bool,
-    build: Callable[[], Adjacency],
+    dataset: GraphDataset, index: int, *, normalize: Normalization, add_self_loops: bool
 ) -> Adjacency:
     """The adjacency of one graph: from the cache when it is large and its data set is prepared."""
     changed = dataset._indices is not None or dataset.transform is not None
-    if dataset.path is None or changed or dataset.graph_sizes[index] < LARGE_GRAPH:
-        return build()
-    kind = f"{normalize}{'-loops' if add_self_loops else ''}-{index}"
-    path = derived_path(dataset.path, kind)
-    stamp = {"prepared": dataset.stamp}  # another file may have taken the place of the one that is open
-    with contextlib.suppress(DataError, ValueError, KeyError):  # damaged, or not there: built now
-        tensors, facts = read_tensors(path)
-        if stamp.items() <= facts.items():
-            return Adjacency.from_state(tensors, facts)
-    adj = build()
-    tensors, facts = adj.state()
-    with contextlib.suppress(OSError):  # a read-only folder: built anew each time
-        write_tensors(path, tensors, facts | stamp)
+    path = None
+    if dataset.path is not None and not changed and dataset.graph_sizes[index] >= LARGE_GRAPH:
+        path = derived_path(dataset.path, f"{normalize}{'-loops' if add_self_loops else ''}-{index}")
+        # The stamp: another file may have taken the place of the one that is open.
+        with contextlib.suppress(DataError, ValueError, KeyError):  # damaged, or not there: built now
+            tensors, facts = read_tensors(path)
+            if facts.get("prepared") == dataset.stamp:
+                return Adjacency.from_state(tensors, facts)
+    data = dataset[index]
+    adj = Adjacency.from_edge_index(
+        data.edge_index,
+        data.get("edge_weight"),
+        data.num_nodes,
+        normalize=normalize,
+        add_self_loops=add_self_loops,
+    )
+    if path is not None:
+        tensors, facts = adj.state()
+        with contextlib.suppress(OSError):  # a read-only folder: built anew each time
+            write_tensors(path, tensors, facts | {"prepared": dataset.stamp})
     return adj
