@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pprgnn.data.own.features import learn_written, read_texts
 from pprgnn.data.own.reading import Reading, Style
-from pprgnn.data.own.table import Table, first
+from pprgnn.data.own.table import Table
 from pprgnn.data.own.text_file import trimmed
 from pprgnn.data.raw_files import distinct, is_dense, number_ids, starts
 from pprgnn.errors import DataError
@@ -57,8 +57,7 @@ def edges_of(
             f"{edges.origin} has no edges{' that join known nodes' if len(edges) else ''}; add some, or ask for a "
             f"graph without edges (--empty-edges allow)."
         )
-    weight = _weights(edges, columns.weight, reading) if columns.weight else None
-    weight = None if weight is None else weight[kept]
+    weight = _weights(edges, columns.weight, reading)[kept] if columns.weight else None
     return *merge_edges(source, destination, weight, len(ids), columns.directed, notes), ids, nodes
 
 
@@ -135,11 +134,8 @@ def _id_columns(*places: tuple[Table, Sequence[str]]) -> list[pa.ChunkedArray]:
         columns = [each for table, names in places for each in table.texts(names, na_is_missing=False)]
     named = [(table, name) for table, names in places for name in names]
     for (table, name), column in zip(named, columns, strict=True):
-        if (row := first(pc.is_null(column))) is not None:
-            raise DataError(
-                f"{table.where(row)}, column {name!r} must hold a node id, but is empty; fill it or drop the row "
-                f"(--empty-ids drop)."
-            )
+        problem = "must hold a node id, but is empty; fill it or drop the row (--empty-ids drop)"
+        table.refuse(pc.is_null(column), name, lambda _: problem)  # noqa: B023
     return columns
 
 
@@ -199,30 +195,21 @@ def learn_weight(edges: Table, name: str, style: Style) -> tuple[Reading | None,
 
 
 def _weights(edges: Table, name: str, reading: Reading | None) -> Weights:
-    column, text = edges.column(name), read_texts(edges, name, reading)
+    text = read_texts(edges, name, reading)
+    other = "name another weight column ('' for none)"
     weight: Weights
     if text is not None:
         weight, there, _ = (reading or Reading()).read(text)
-        if (row := first(~there & np.asarray(pc.is_valid(trimmed(text))))) is not None:
-            raise DataError(
-                f"{edges.where(row)}, column {name!r} must hold the weight of the edge, a number, but holds "
-                f"{text[row].as_py()!r}; correct it, or name another weight column ('' for none)."
-            )
+        wrong, what = ~there & np.asarray(pc.is_valid(trimmed(text))), "must hold the weight of the edge, a number"
+        edges.refuse(wrong, name, lambda row: f"{what}, but holds {text[row].as_py()!r}; correct it, or {other}")
     else:
-        there = np.asarray(pc.is_valid(column))
-        try:
-            weight = np.asarray(column.cast(pa.float64(), safe=False))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise DataError(
-                f"{edges.origin}, column {name!r} must hold weights, which are numbers, but holds {column.type}; "
-                f"name another weight column ('' for none)."
-            ) from None
-    if (row := first(~there)) is not None:
-        raise DataError(f"{edges.where(row)}, column {name!r} must hold the edge's weight, but is empty; fill it.")
-    if (row := first(~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0))) is not None:
-        raise DataError(
-            f"{edges.where(row)}, column {name!r} must be a finite number >= 0, but is {weight[row]}; correct it."
+        column = edges.converted(
+            name, lambda each: each.cast(pa.float64(), safe=False), "weights, which are numbers", other
         )
+        weight, there = np.asarray(column), np.asarray(pc.is_valid(column))
+    edges.refuse(~there, name, lambda _: "must hold the edge's weight, but is empty; fill it")
+    wrong = ~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0)
+    edges.refuse(wrong, name, lambda row: f"must be a finite number >= 0, but is {weight[row]}; correct it")
     return weight
 
 

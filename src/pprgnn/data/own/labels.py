@@ -155,11 +155,9 @@ def read_parts(table: Table, name: str) -> NDArray[np.int64]:
     """A split column: 0 for train, 1 for validation, 2 for test, -1 for none."""
     text = pc.utf8_lower(pc.fill_null(table.text(name), ""))
     found = pc.index_in(text, value_set=pa.array(list(PARTS), pa.string()))
-    if (row := first(pc.is_null(found))) is not None:
-        raise DataError(
-            f"{table.where(row)}, column {name!r} must say train, val, test or nothing, but says "
-            f"{text[row].as_py()!r}; correct it or name another split column."
-        )
+    expected, remedy = "must say train, val, test or nothing", "correct it or name another split column"
+    wrong = pc.is_null(found)
+    table.refuse(wrong, name, lambda row: f"{expected}, but says {text[row].as_py()!r}; {remedy}")
     parts = np.array(list(PARTS.values()), dtype=np.int64)
     return np.asarray(parts[np.asarray(found)])
 
@@ -191,7 +189,8 @@ def _entries(table: Table, name: str, separator: str) -> tuple[pa.Array, NDArray
     """
     column = table.column(name)
     if is_list(column.type):
-        lists = _text_lists(table, name, column)
+        as_texts = pa.list_(pa.string())
+        lists = table.converted(name, lambda each: each.cast(as_texts), "lists of class names").combine_chunks()
     elif separator:
         lists = pc.split_pattern(table.text(name), separator).combine_chunks()
     else:
@@ -203,15 +202,6 @@ def _entries(table: Table, name: str, separator: str) -> tuple[pa.Array, NDArray
     kept = pc.fill_null(pc.not_equal(names, ""), False)
     row = np.flatnonzero(labelled)[np.asarray(pc.list_parent_indices(lists))]
     return names.filter(kept), row[np.asarray(kept)], labelled
-
-
-def _text_lists(table: Table, name: str, column: pa.ChunkedArray) -> pa.Array:
-    try:
-        return column.cast(pa.list_(pa.string())).combine_chunks()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(
-            f"{table.origin}, column {name!r} must hold lists of class names, but holds {column.type}; convert it."
-        ) from None
 
 
 def _classes(names: pa.Array) -> tuple[str, ...]:
