@@ -207,7 +207,7 @@ def _heterophilous(
     )
 
 
-def _generated(name: str, counts: Counts, note: str) -> Card:
+def _made(name: str, counts: Counts, note: str) -> Card:
     return Card(
         name,
         "generated",
@@ -350,16 +350,10 @@ CATALOG: tuple[Card, ...] = (
     _heterophilous("wisconsin", (1, 251, 450, 1_703, 5), cite=PEI),
     _heterophilous("cornell", (1, 183, 277, 1_703, 5), cite=PEI),
     # Made on the spot.
-    _generated(
-        "chains", (140, 14_000, 13_860, 2, 2), "The class is written on a chain's first node; all name it."
-    ),
-    _generated(
-        "grid", (140, 35_840, 67_200, 2, 2), "The class is written in one corner of a grid; all nodes name it."
-    ),
-    _generated(
-        "ring", (250, 2_500, 2_500, 5, 5), "The class is written on one node of a ring; its opposite names it."
-    ),
-    _generated("sbm", (1, 10_000, None, 4, 4), "A stochastic block model: every node names its block."),
+    _made("chains", (140, 14_000, 13_860, 2, 2), "The class is written on a chain's first node; all name it."),
+    _made("grid", (140, 35_840, 67_200, 2, 2), "The class is written in one corner of a grid; all nodes name it."),
+    _made("ring", (250, 2_500, 2_500, 5, 5), "The class is written on one node of a ring; its opposite names it."),
+    _made("sbm", (1, 10_000, None, 4, 4), "A stochastic block model: every node names its block."),
 )
 ALIASES = {"amazon": "com-Amazon", "dblp": "com-DBLP"}
 

@@ -49,8 +49,13 @@ class Label:
 
     def encode(self, table: Table) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Class numbers (rows,), -1 for none, or zeros and ones (rows, classes); and which rows are labelled."""
+        y: NDArray[Any] = np.full(len(table), -1)
+        if self.multi:
+            y = np.zeros((len(table), len(self.classes)), dtype=np.float32)
+        if set(self.columns).isdisjoint(table.names):  # new rows: all are to be predicted
+            return y, np.zeros(len(table), dtype=bool)
         if self.kind == "columns":
-            return self._encode_columns(table)
+            return y, self._encode_columns(table, y)
         names, row, labelled = _entries(table, self.columns[0], self.separator)
         found = pc.index_in(names, value_set=pa.array(self.classes, pa.string()))
         if (unknown := first(pc.is_null(found))) is not None:
@@ -59,17 +64,13 @@ class Label:
                 f"{names[unknown].as_py()!r}, which is none of the {len(self.classes)} known classes "
                 f"({some(self.classes)}); correct it or leave it empty."
             )
-        y: NDArray[Any]
         if self.multi:
-            y = np.zeros((len(table), len(self.classes)), dtype=np.float32)
             y[row, np.asarray(found)] = 1.0
         else:
-            y = np.full(len(table), -1)
             y[row] = np.asarray(found)
         return y, labelled
 
-    def _encode_columns(self, table: Table) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        y = np.zeros((len(table), len(self.columns)), dtype=np.float32)
+    def _encode_columns(self, table: Table, y: NDArray[Any]) -> NDArray[np.bool_]:
         labelled = np.zeros(len(table), dtype=bool)
         for i, name in enumerate(self.columns):
             y[:, i], known = _zero_or_one(table, name)
@@ -79,7 +80,7 @@ class Label:
                     f"({', '.join(self.columns)}) or none."
                 )
             labelled = known
-        return y, labelled
+        return labelled
 
     def guesses(self, separator: str | None) -> list[str]:
         """What was guessed about the label, and how to say otherwise; ``separator`` as the user gave it."""
@@ -99,6 +100,8 @@ class Label:
 
 def learn_label(table: Table, columns: tuple[str, ...], separator: str | None) -> Label:
     """What classes there are; ``separator=None`` looks whether the text is a list."""
+    for each in columns:
+        table.column(each)  # refuses unknown names
     if len(columns) > 1:
         label = Label(columns, "columns", columns)
         if not label.encode(table)[1].any():

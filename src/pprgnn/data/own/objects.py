@@ -174,16 +174,19 @@ def from_pyg(
         raise DataError(f"{name} must have at least one graph, but has none.")
     checked = [checked_graph(data, f"{name}[{i}]" if len(graphs) > 1 else name) for i, data in enumerate(graphs)]
     _check_alike(checked, name)
-    node_task, multi_label = _task(checked, name)
+    labels = [data.y for data in checked if data.y is not None]
+    per_node = all(data.y is None or len(data.y) == data.num_nodes for data in checked)
+    if not per_node and not (len(graphs) > 1 and all(len(y) == 1 for y in labels)):
+        raise DataError(
+            f"{name}: y must have one row per node ({checked[0].num_nodes}) or, with many graphs, one per graph, "
+            f"but has shape {tuple(labels[0].shape)}."
+        )
+    multi_label = bool(labels) and labels[0].dim() == 2 and labels[0].size(1) > 1
+    classes = max((y.size(1) if multi_label else int(y.max()) + 1 for y in labels if y.numel()), default=0)
     unused = sorted(set(graphs[0].keys()) - set(checked[0].keys()))
-    if multi_label:
-        classes = checked[0].y.size(-1)
-    else:
-        labels = [data.y for data in checked if data.y is not None and data.y.numel()]
-        classes = max((int(y.max()) + 1 for y in labels), default=0)
     facts = Facts(
         name=name,
-        task="node" if node_task else "graph",
+        task="node" if per_node else "graph",
         multi_label=multi_label,
         metric="micro-F1" if multi_label else "accuracy",
         class_names=tuple(class_names) if class_names is not None else tuple(str(i) for i in range(classes)),
@@ -212,22 +215,6 @@ def _check_alike(graphs: Sequence[Data], name: str) -> None:
             )
 
 
-def _task(graphs: Sequence[Data], name: str) -> tuple[bool, bool]:
-    """Whether labels belong to nodes, and whether there are several each."""
-    y = graphs[0].y
-    if y is None:
-        return True, False
-    multi_label = y.dim() == 2 and y.size(1) > 1
-    node_task = all(data.y is not None and data.y.size(0) == data.num_nodes for data in graphs)
-    graph_task = all(data.y is not None and data.y.size(0) == 1 for data in graphs)
-    if not node_task and not (graph_task and len(graphs) > 1):
-        raise DataError(
-            f"{name}: y must have one row per node ({graphs[0].num_nodes}) or, with many graphs, one per graph, "
-            f"but has shape {tuple(y.shape)}."
-        )
-    return node_task, multi_label
-
-
 def checked_graph(data: Data, name: str) -> Data:
     """A copy with the types and shapes that everything else relies on."""
     edge_index = data.edge_index
@@ -246,8 +233,7 @@ def checked_graph(data: Data, name: str) -> Data:
             f"{name}: edge_index must name nodes 0 ... {num_nodes - 1}, but names {int(edge_index.min())} to "
             f"{int(edge_index.max())}; renumber the nodes or set num_nodes."
         )
-    result = Data(num_nodes=num_nodes)
-    weight = data.get("edge_weight")
+    result, weight = Data(num_nodes=num_nodes), data.get("edge_weight")
     if weight is not None:
         weight = weight.float().reshape(-1)
         if weight.numel() != edge_index.size(1) or not bool((torch.isfinite(weight) & (weight >= 0)).all()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -143,8 +144,10 @@ def from_tables(
     columns = replace(columns or (known.columns if known else Columns()), **given)
     notes: list[str] = []
     edge_table = _table(edges, "the edge table", header, columns, columns.source, notes)
-    if nodes is None:
-        _refuse_node_options(given)
+    for key in OF_NODES:
+        if nodes is None and given.get(key):
+            option = "--" + {"label": "target"}.get(key, key).replace("_", "-")
+            raise DataError(f"{option} is about the node table, but there is none; add --nodes FILE, or drop it.")
     node_table = None if nodes is None else _table(nodes, "the node table", header, columns, columns.id, notes)
     edge_table = _without_false_header(edge_table, node_table, header, columns, notes)
     if known is None:
@@ -161,9 +164,8 @@ def from_tables(
         known = known.with_style(Style(*(given.get(key) for key in ("decimal", "thousands", "date"))))
         weight_reading = known.weight
     edge_index, weight, ids, node_table = edges_of(edge_table, node_table, columns, weight_reading, notes)
-    data = Data(edge_index=edge_index, num_nodes=len(ids))
-    if weight is not None:
-        data.edge_weight = weight
+    weights = {} if weight is None else {"edge_weight": weight}
+    data = Data(edge_index=edge_index, num_nodes=len(ids), **weights)
     later = known is not None
     known = replace(known or _learn(node_table, columns, rows, notes), columns=columns, weight=weight_reading)
     if node_table is not None:
@@ -202,13 +204,6 @@ def _as_fields(named: Mapping[str, Any]) -> dict[str, Any]:
     return dict(named) | {k: None if names is None else tuple(filter(None, names)) for k, names in several.items()}
 
 
-def _refuse_node_options(given: Mapping[str, Any]) -> None:
-    for key in OF_NODES:
-        if given.get(key):
-            option = "--" + {"label": "target"}.get(key, key).replace("_", "-")
-            raise DataError(f"{option} is about the node table, but there is none; add --nodes FILE, or drop it.")
-
-
 def _table(
     source: Source, what: str, header: bool | None, columns: Columns, expected: str | None, notes: list[str]
 ) -> Table:
@@ -234,17 +229,13 @@ def _without_false_header(
         return table
     first, second = table.names[:2]
     known = columns.source in table.names or (_named(table, SOURCE_NAMES) and _named(table, DESTINATION_NAMES))
-    values = [table.columns.column(0), table.columns.column(1)]
-    if nodes is not None:
-        values.append(nodes.columns.column(0))
-    if not known and all(any(_occurs(name, column) for column in values) for name in (first, second)):
+    values = [*table.columns.columns[:2], *(nodes.columns.columns[:1] if nodes is not None else ())]
+    texts = [column for column in values if pa.types.is_string(column.type)]
+    occur = [any(pc.any(pc.equal(column, name)).as_py() for column in texts) for name in (first, second)]
+    if not known and all(occur):
         notes.append(f"{table.origin} has no header line: its first line, {first} and {second}, names nodes")
         return read_table(table.path, header=False, encoding=columns.encoding, decimal=columns.style.point)
     return table
-
-
-def _occurs(name: str, column: pa.ChunkedArray) -> bool:
-    return bool(pa.types.is_string(column.type) and pc.any(pc.equal(column, name)).as_py())
 
 
 def _guess_edge_columns(table: Table, columns: Columns, notes: list[str]) -> Columns:
@@ -288,8 +279,7 @@ def _guess_node_columns(table: Table, columns: Columns, notes: list[str]) -> Col
     split = columns.split
     if split is None:
         split = _named(table, SPLIT_NAMES, *elsewhere, *label)
-        if split is not None and not _looks_like_split(table, split):
-            split = None
+        split = split if split is not None and _looks_like_split(table, split) else None
         if split is not None:
             notes.append(f"the split is in column {split!r}")
     return replace(columns, id=node_id, label=label, split=split or None)
@@ -297,11 +287,8 @@ def _guess_node_columns(table: Table, columns: Columns, notes: list[str]) -> Col
 
 def _named(table: Table, known: Sequence[str], *besides: str | None) -> str | None:
     """The column with the best of these names."""
-    plain = {
-        name.lower().translate({ord(mark): None for mark in " -_"}): name
-        for name in reversed(table.names)
-        if name not in besides
-    }
+    free = [name for name in reversed(table.names) if name not in besides]
+    plain = {re.sub("[ _-]", "", name.lower()): name for name in free}
     return next((plain[name] for name in known if name in plain), None)
 
 
@@ -343,12 +330,9 @@ def _learn(table: Table | None, columns: Columns, rows: list[Row], notes: list[s
     read |= dict.fromkeys(columns.ignore, ("not used", "as asked for"))
     features = []
     for name in wanted:
+        asked_for, categorical = columns.features is not None, name in columns.categorical
         feature, remark = learn_feature(
-            table,
-            name,
-            categorical=name in columns.categorical,
-            asked_for=columns.features is not None,
-            style=columns.style,
+            table, name, categorical=categorical, asked_for=asked_for, style=columns.style
         )
         read[name] = ("not used" if feature is None else feature.described, remark or "")
         if feature is not None:
@@ -367,12 +351,7 @@ def _encode_nodes(data: Data, table: Table, schema: Schema) -> None:
             x[:, start : start + width] = feature.encode(table)
         data.x = torch.from_numpy(x)
     if schema.label is not None:
-        if not set(schema.label.columns).isdisjoint(table.names):
-            y, labelled = schema.label.encode(table)
-        else:  # new rows without a label column: all are to be predicted
-            shape = (len(table), len(schema.label.classes)) if schema.label.multi else (len(table),)
-            y = np.zeros(shape, np.float32) if schema.label.multi else np.full(shape, -1)
-            labelled = np.zeros(len(table), dtype=bool)
+        y, labelled = schema.label.encode(table)
         data.y, data.labelled = torch.from_numpy(y), torch.from_numpy(labelled.copy())
     if schema.columns.split and schema.columns.split in table.names:
         data.part = torch.from_numpy(read_parts(table, schema.columns.split))
