@@ -154,10 +154,12 @@ def sbm(
 
     def same_block(node: NDArray[Any]) -> NDArray[Any]:
         place = node % size
-        return node - place + (place + chance.integers(1, size, size=len(node))) % size
+        other: NDArray[Any] = node - place + (place + chance.integers(1, size, size=len(node))) % size
+        return other
 
     def other_block(node: NDArray[Any]) -> NDArray[Any]:
-        return (node - node % size + chance.integers(size, nodes, size=len(node))) % nodes
+        other: NDArray[Any] = (node - node % size + chance.integers(size, nodes, size=len(node))) % nodes
+        return other
 
     within = _pairs(chance, nodes, degree_in, size - 1, same_block)
     across = _pairs(chance, nodes, degree_out, nodes - size, other_block)

@@ -213,15 +213,23 @@ def read_links(path: Path) -> NDArray[Any]:
     return np.stack([source.to_numpy(), target.to_numpy()], axis=1)
 
 
-def check_edges(path: Path, row: str, edges: NDArray[Any], nodes: int, *, first: int = 0) -> None:
-    """Every edge (a row of two nodes) must join nodes that exist; the first node is number ``first``."""
-    if edges.size == 0 or (edges.min() >= first and edges.max() < first + nodes):
-        return
-    bad = int(np.flatnonzero(((edges < first) | (edges >= first + nodes)).any(axis=1))[0])
-    raise DataError(
-        f"{path}, {row} {bad + 1} must join two of the nodes {first} to {first + nodes - 1}, but joins "
-        f"{edges[bad, 0]} and {edges[bad, 1]}; the file is damaged or belongs to another data set."
-    )
+def check_edges(path: Path, row: str, edges: NDArray[Any], graph: NDArray[Any], *, first: int = 0) -> None:
+    """Every edge (a row of two nodes) must join nodes of one graph; ``graph`` tells that of each node.
+
+    The first node is number ``first``.
+    """
+    wanted, nodes, last = "", len(graph), first + len(graph) - 1
+    if edges.size and (edges.min() < first or edges.max() > last):
+        bad = int(np.flatnonzero(((edges < first) | (edges > last)).any(axis=1))[0])
+        wanted = f"two of the nodes {first} to {last}, but joins {edges[bad, 0]} and {edges[bad, 1]}"
+    elif nodes and (crossing := np.flatnonzero(np.diff(graph[edges - first], axis=1))).size:
+        bad = int(crossing[0])
+        one, other = graph[edges[bad] - first] + 1
+        wanted = f"two nodes of one graph, but joins graphs {one} and {other}"
+    if wanted:
+        raise DataError(
+            f"{path}, {row} {bad + 1} must join {wanted}; the file is damaged or belongs to another data set."
+        )
 
 
 def graph_of_nodes(path: Path, row: str, graph: NDArray[Any], first: int) -> NDArray[Any]:
@@ -237,18 +245,6 @@ def graph_of_nodes(path: Path, row: str, graph: NDArray[Any], first: int) -> NDA
             f"must follow each other, and no graph may be empty; repair the file or fetch it again."
         )
     return graph - first
-
-
-def check_within_graphs(path: Path, row: str, edges: NDArray[Any], graph: NDArray[Any]) -> None:
-    """No edge may join two graphs; ``graph`` tells that of each node."""
-    crossing = np.flatnonzero(graph[edges[:, 0]] != graph[edges[:, 1]])
-    if len(crossing):
-        bad = int(crossing[0])
-        one, other = graph[edges[bad]] + 1
-        raise DataError(
-            f"{path}, {row} {bad + 1} must join two nodes of one graph, but joins graphs {one} and {other}; "
-            f"the file is damaged or belongs to another data set."
-        )
 
 
 def starts(keys: NDArray[Any]) -> NDArray[np.bool_]:

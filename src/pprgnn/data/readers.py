@@ -30,7 +30,6 @@ from pprgnn.data.download import check_file
 from pprgnn.data.raw_files import (
     check_edges,
     check_length,
-    check_within_graphs,
     checked_array,
     distinct,
     existing,
@@ -94,9 +93,8 @@ def tu(card: Card, root: Path, *, node_attributes: bool = False) -> GraphDataset
     check_length(labels, len(found), int(graph[-1]) + 1, "graphs")
     classes, y = np.unique(found[:, 0], return_inverse=True)
     edges = read_numbers(paths["A"], 2, np.int64)
-    check_edges(paths["A"], "line", edges, len(graph), first=1)
+    check_edges(paths["A"], "line", edges, graph, first=1)
     edges -= 1
-    check_within_graphs(paths["A"], "line", edges, graph)
 
     x = _one_hot(paths["node_labels"], len(graph), "nodes")
     if node_attributes:
@@ -200,8 +198,7 @@ def _ppi_part(folder: Path, part: str) -> dict[str, NDArray[Any]]:
             )
     path = folder / f"{part}_graph.json"
     found["links"] = read_links(path)
-    check_edges(path, "link", found["links"], len(graph))
-    check_within_graphs(path, "link", found["links"], graph)
+    check_edges(path, "link", found["links"], graph)
     return found
 
 
@@ -254,7 +251,7 @@ def heterophilous(card: Card, root: Path) -> GraphDataset:
         raise DataError(
             f"{path}, array edges must have 2 columns, but has {edges.shape[1]}; fetch the file again."
         )
-    check_edges(path, "edge", edges, nodes)
+    check_edges(path, "edge", edges, np.zeros(nodes))
     splits = len(arrays["train_masks"])
     for key in MASKS.values():
         if arrays[key].shape != (splits, nodes):

@@ -113,7 +113,7 @@ class Feature:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Feature:
         """The inverse of :meth:`to_dict`."""
-        reading = Reading.from_dict(values["reading"]) if "reading" in values else None
+        reading = Reading(**as_tuples(values["reading"])) if "reading" in values else None
         return cls(**as_tuples(values) | {"reading": reading})
 
 

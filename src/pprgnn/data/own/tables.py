@@ -109,7 +109,7 @@ class Schema:
         """The inverse of :meth:`to_dict`."""
         features = tuple(Feature.from_dict(feature) for feature in values["features"])
         label = None if values["label"] is None else Label(**as_tuples(values["label"]))
-        weight = None if values.get("weight") is None else Reading.from_dict(values["weight"])
+        weight = None if values.get("weight") is None else Reading(**as_tuples(values["weight"]))
         return cls(Columns(**as_tuples(values["columns"])), features, label, weight)
 
 
