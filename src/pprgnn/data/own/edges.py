@@ -46,12 +46,13 @@ def edges_of(
         start, end, column = _id_columns((edges, ends), (nodes, [str(columns.id)]))
         nodes, ids = _each_once(nodes, column.combine_chunks(), columns.duplicates, notes)
         source, destination = _look_up(start, ids), _look_up(end, ids)
-        if (source < 0).any() or (destination < 0).any():
+        kept = (source >= 0) & (destination >= 0)
+        if not kept.all():
             strange = [(start, source < 0), (end, destination < 0)]
             nodes, ids = _with_unknown(edges, strange, nodes, ids, columns.unknown_nodes, notes)
             source, destination = _look_up(start, ids), _look_up(end, ids)
-        kept = (source >= 0) & (destination >= 0)
-        source, destination = source[kept], destination[kept]
+            kept = (source >= 0) & (destination >= 0)
+            source, destination = source[kept], destination[kept]
     if not len(source) and columns.empty_edges == "error":
         raise DataError(
             f"{edges.origin} has no edges{' that join known nodes' if len(edges) else ''}; add some, or ask for a "
