@@ -30,7 +30,7 @@ def bench_text(repeats: int) -> dict:
     import pyarrow.csv as csv
 
     from pprgnn import Adjacency
-    from pprgnn.data import snap
+    from pprgnn.data.readers import snap_graph
     from pprgnn.data.roots import data_root
 
     path = data_root() / "com-dblp" / "com-dblp.ungraph.txt.gz"
@@ -43,7 +43,7 @@ def bench_text(repeats: int) -> dict:
         )
 
     def ours(reorder: Literal["auto"] | bool = "auto") -> object:
-        edge_index, node_id = snap.read_graph(path)
+        edge_index, node_id = snap_graph(path)
         return Adjacency.from_edge_index(edge_index, num_nodes=len(node_id), reorder=reorder)
 
     contestants = {"arrow": arrow, "ours": ours, "given_order": lambda: ours(reorder=False)}

@@ -23,7 +23,7 @@ from torch_geometric.nn import MLP, GCNConv, GINConv, global_add_pool
 from benchmarks import machine
 from benchmarks.report import table
 from pprgnn.data import load
-from pprgnn.data.splits import make_splits
+from pprgnn.data.sampling import make_splits
 from pprgnn.nn import PPRConv
 
 Make = Callable[[int, int], torch.nn.Module]

@@ -99,7 +99,7 @@ def test_code_that_is_named_exists(page):
 def test_every_deviation_is_described():
     text = (DOCS / "deviations.md").read_text(encoding="utf-8")
     marked = [path for path in (ROOT / "src").rglob("*.py") if "PAPER:" in path.read_text(encoding="utf-8")]
-    assert len(marked) >= 10
+    assert sum(path.read_text(encoding="utf-8").count("PAPER:") for path in marked) >= 15
     for path in marked:
         assert str(path.relative_to(ROOT)) in text, f"deviations.md does not name {path.relative_to(ROOT)}"
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from pprgnn.cli import data as commands
 from pprgnn.cli.main import app
 from pprgnn.cli.training_options import config_for
-from pprgnn.data import catalog, download, fetch, roots
+from pprgnn.data import catalog, download, roots
 from pprgnn.data.catalog import CATALOG
 from pprgnn.data.registry import State
 from pprgnn.training import terminal
@@ -300,7 +300,6 @@ def test_sigint_ends_a_real_process_with_130(server, tmp_path):
 def test_changed_files_need_a_word(server, monkeypatch):
     known = {"Toy/raw/Toy_A.txt": "0" * 64}
     monkeypatch.setattr(download, "known_checksums", lambda: known)
-    monkeypatch.setattr(fetch, "known_checksums", lambda: known)
     done = call("fetch", "TU/Toy")
     assert done.exit_code == 1
     assert "does not have the expected SHA-256" in done.stderr

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pprgnn.data.card import Card, Source
+from pprgnn.data.catalog import Card, Source
 from pprgnn.errors import DataError
 
 

@@ -10,10 +10,8 @@ from dataclasses import replace
 import pytest
 
 from pprgnn.data import download as download_module
-from pprgnn.data import fetch as module
-from pprgnn.data.card import Source
-from pprgnn.data.catalog import CATALOG, find
-from pprgnn.data.fetch import by_hand, fetch, verify
+from pprgnn.data.catalog import CATALOG, Source, find
+from pprgnn.data.download import by_hand, fetch, verify
 from pprgnn.errors import DataError
 
 from .server import Server
@@ -35,7 +33,6 @@ def listed(monkeypatch):
     """The list of checksums, to be filled by the test."""
     known: dict[str, str] = {}
     monkeypatch.setattr(download_module, "known_checksums", lambda: known)
-    monkeypatch.setattr(module, "known_checksums", lambda: known)
     return known
 
 
@@ -231,7 +228,7 @@ def test_dgcnn_text_becomes_a_tu_set(server, tmp_path):
 def test_other_text_is_refused(tmp_path, text):
     (tmp_path / "Toy.txt").write_text(text)
     with pytest.raises(DataError, match="not a whole file in the format of DGCNN"):
-        module.rewrite_dgcnn(tmp_path / "Toy.txt", "Toy", tmp_path)
+        download_module.rewrite_dgcnn(tmp_path / "Toy.txt", "Toy", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["Toy.txt"]
 
 

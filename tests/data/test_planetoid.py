@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.datasets import Planetoid
 
-from pprgnn.data import planetoid
+from pprgnn.data.readers import planetoid
 from pprgnn.data.sparse_features import to_dense
 from tests.data.cards import facts_of, make_card, refused
 
@@ -22,7 +22,7 @@ COUNTS = {
 
 
 def read(name, root):
-    return planetoid.read(make_card(name, "planetoid"), root)
+    return planetoid(make_card(name, "planetoid"), root)
 
 
 @pytest.fixture

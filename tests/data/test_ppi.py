@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch_geometric.datasets import PPI
 
-from pprgnn.data import find, ppi, store
+from pprgnn.data import find, store
+from pprgnn.data.readers import ppi
 from tests.data.cards import facts_of, make_card, refused
 
 SIZES = {"train": (5, 3), "valid": (4,), "test": (3, 2)}  # nodes of each graph
 
 
 def read(root, name="PPI"):
-    return ppi.read(make_card(name, "ppi", multi_label=True, metric="micro-F1"), root)
+    return ppi(make_card(name, "ppi", multi_label=True, metric="micro-F1"), root)
 
 
 def write_part(folder, part, sizes, first_graph, *, directed=True):
@@ -158,7 +159,7 @@ def reconstructed(data_root):
     card = find("PPI-121")
     if card.missing(data_root):
         pytest.skip(f"PPI-121 is not in {data_root}")
-    return ppi.read(card, data_root)
+    return ppi(card, data_root)
 
 
 def test_reconstructed_labels(reconstructed):

@@ -87,7 +87,7 @@ def test_a_set_is_read_once_and_kept(root, cache, monkeypatch):
     first = load("Toy", root)
     assert (len(first), first.num_nodes, first.num_features) == (2, 5, 3)
     assert prepared_files(cache) == ["Toy"]
-    monkeypatch.setattr("pprgnn.data.tu.read", lambda card, root: pytest.fail("was read again"))
+    monkeypatch.setattr("pprgnn.data.readers.tu", lambda card, root: pytest.fail("was read again"))
     again = load("TU/Toy", root)
     assert torch.equal(again[1].edge_index, first[1].edge_index)
 

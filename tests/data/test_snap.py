@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pprgnn.data import snap, store
+from pprgnn.data import store
+from pprgnn.data.readers import snap, snap_communities, snap_graph
 from tests.data.cards import facts_of, make_card, refused
 
 EDGES = "# Undirected graph\n# FromNodeId\tToNodeId\n2\t9\n9\t4\n4\t2\n9\t2\n4\t4\n70\t4\n"
@@ -27,15 +28,15 @@ def file(tmp_path):
     return write
 
 
-def card(name, stem):
+def card(name, stem, folder=None):
     files = (f"{stem}.ungraph.txt.gz", f"{stem}.all.cmty.txt.gz")
-    return make_card(name, "snap", folder=stem, files=files, multi_label=True, metric="micro-F1")
+    return make_card(name, "snap", folder=folder or stem, files=files, multi_label=True, metric="micro-F1")
 
 
 # ------------------------------------------------------------------------------------------------------ real data
 @pytest.fixture(scope="module")
 def dblp(data_root):
-    return snap.read(card("com-DBLP", "com-dblp"), data_root)
+    return snap(card("com-DBLP", "com-dblp"), data_root)
 
 
 def test_counts(dblp):
@@ -65,7 +66,7 @@ def test_real_communities_against_sets(dblp, data_root):
 
 
 def test_other_size_of_communities(data_root):
-    dataset = snap.read(card("com-DBLP", "com-dblp"), data_root, min_members=5000)
+    dataset = snap(card("com-DBLP", "com-dblp"), data_root, min_members=5000)
     assert 1 <= dataset.num_classes < 50
     assert (dataset.labels().sum(dim=0) >= 5000).all()
 
@@ -74,27 +75,29 @@ def test_other_size_of_communities(data_root):
 @pytest.mark.parametrize("name", ["g.txt", "g.txt.gz"])
 @pytest.mark.parametrize("head", ["", "# a\n" * 7])
 def test_graph_by_hand(file, name, head):
-    edge_index, node_id = snap.read_graph(file(head + EDGES.split("ToNodeId\n")[1], name))
+    edge_index, node_id = snap_graph(file(head + EDGES.split("ToNodeId\n")[1], name))
     assert node_id.tolist() == [2, 4, 9, 70]
     assert sorted(edge_index.t().tolist()) == [[0, 1], [0, 2], [1, 0], [1, 2], [1, 3], [2, 0], [2, 1], [3, 1]]
     assert edge_index.dtype == node_id.dtype == torch.int64
 
 
 def test_ids_far_apart(file):
-    edge_index, node_id = snap.read_graph(file("4000000000000\t7\n7\t0\n", "g.txt"))
+    edge_index, node_id = snap_graph(file("4000000000000\t7\n7\t0\n", "g.txt"))
     assert node_id.tolist() == [0, 7, 4_000_000_000_000]
     assert sorted(edge_index.t().tolist()) == [[0, 1], [1, 0], [1, 2], [2, 1]]
 
 
 def test_communities_by_hand(file):
-    _, node_id = snap.read_graph(file(EDGES, "g.txt"))
-    y, sizes = snap.read_communities(file("# comment\n" + COMMUNITIES, "c.txt.gz"), node_id, 2)
+    _, node_id = snap_graph(file(EDGES, "g.txt"))
+    y, sizes = snap_communities(file("# comment\n" + COMMUNITIES, "c.txt.gz"), node_id, 2)
     assert sizes.tolist() == [3, 2, 2]
     assert y.tolist() == [[1, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 0]]
 
 
 def test_files_by_hand(file, tmp_path):
-    dataset = snap.read_files(file(EDGES, "g.txt"), file(COMMUNITIES, "c.txt"), "mine", 3)
+    file(EDGES, "mine.ungraph.txt.gz")
+    file(COMMUNITIES, "mine.all.cmty.txt.gz")
+    dataset = snap(card("mine", "mine", folder="."), tmp_path, min_members=3)
     assert dataset.facts.name == "mine"
     assert dataset.facts.class_names == ("community 0 (3 members)",)
     assert dataset.labelled().tolist() == [True, True, True, False]
@@ -113,10 +116,10 @@ def test_amazon_with_its_own_threshold(tmp_path):
     (folder / "com-amazon.ungraph.txt.gz").write_bytes(gzip.compress(b"# Amazon\n" + edges.encode()))
     lines = ["\t".join(map(str, ids[:count])) for count in (4_999, 5_000)]
     (folder / "com-amazon.all.cmty.txt.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
-    dataset = snap.read(card("com-Amazon", "com-amazon"), tmp_path)
+    dataset = snap(card("com-Amazon", "com-amazon"), tmp_path)
     assert facts_of(dataset) == (1, 6_000, 5_999, 0, 1)
     assert dataset.facts.class_names == ("community 0 (5,000 members)",)
-    assert snap.read(card("com-Amazon", "com-amazon"), tmp_path, min_members=4_999).num_classes == 2
+    assert snap(card("com-Amazon", "com-amazon"), tmp_path, min_members=4_999).num_classes == 2
 
 
 IDS = st.integers(0, 12)
@@ -131,7 +134,7 @@ def test_against_sets(tmp_path_factory, pairs, groups, least):
     folder = tmp_path_factory.mktemp("snap")
     (folder / "g.txt").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
     (folder / "c.txt").write_text("\n".join("\t".join(map(str, group)) for group in groups))
-    edge_index, node_id = snap.read_graph(folder / "g.txt")
+    edge_index, node_id = snap_graph(folder / "g.txt")
     known = sorted(set(chain.from_iterable(pairs)))
     assert node_id.tolist() == known
     both = {pair for a, b in pairs if a != b for pair in ((a, b), (b, a))}
@@ -139,9 +142,9 @@ def test_against_sets(tmp_path_factory, pairs, groups, least):
     expected = [members for group in groups if len(members := set(group) & set(known)) >= least]
     if not expected:
         with refused(f"at least {least} members"):
-            snap.read_communities(folder / "c.txt", node_id, least)
+            snap_communities(folder / "c.txt", node_id, least)
         return
-    y, sizes = snap.read_communities(folder / "c.txt", node_id, least)
+    y, sizes = snap_communities(folder / "c.txt", node_id, least)
     assert [set(node_id[column > 0].tolist()) for column in y.T] == expected
     assert sizes.tolist() == [len(members) for members in expected]
 
@@ -163,7 +166,7 @@ def test_against_sets(tmp_path_factory, pairs, groups, least):
 def test_bad_graph(file, text, parts, name):
     path = file(text, name)
     with refused(path, *parts):
-        snap.read_graph(path)
+        snap_graph(path)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +185,10 @@ def test_bad_graph(file, text, parts, name):
     ],
 )
 def test_bad_communities(file, text, parts):
-    _, node_id = snap.read_graph(file(EDGES, "g.txt"))
+    _, node_id = snap_graph(file(EDGES, "g.txt"))
     path = file(text, "c.txt.gz")
     with refused(path, *parts):
-        snap.read_communities(path, node_id, 2)
+        snap_communities(path, node_id, 2)
 
 
 @pytest.mark.parametrize("share", [0.0005, 0.5, 0.999])
@@ -196,26 +199,24 @@ def test_truncated(tmp_path, kind, share):
     path = tmp_path / "cut.txt.gz"
     path.write_bytes(whole[: int(share * len(whole))])
     with refused(path, "fetch it again"):
-        snap.read_graph(path) if kind == "graph" else snap.read_communities(path, torch.arange(10), 2)
+        snap_graph(path) if kind == "graph" else snap_communities(path, torch.arange(10), 2)
 
 
 def test_not_gzip(tmp_path):
     path = tmp_path / "g.txt.gz"
     path.write_text(EDGES)
     with refused(path, "fetch it again"):
-        snap.read_graph(path)
+        snap_graph(path)
 
 
 def test_missing(tmp_path):
-    for read in (snap.read_graph, lambda path: snap.read_communities(path, torch.arange(3), 1)):
+    for read in (snap_graph, lambda path: snap_communities(path, torch.arange(3), 1)):
         with refused(tmp_path / "no.txt", "missing"):
             read(tmp_path / "no.txt")
 
 
 def test_bad_options(file, tmp_path):
     with refused("min_members must be at least 1, not 0"):
-        snap.read_files(file(EDGES, "g.txt"), file(COMMUNITIES, "c.txt"), "mine", 0)
+        snap_communities(file(COMMUNITIES, "c.txt"), torch.arange(3), 0)
     with refused("com-Other needs min_members"):
-        snap.read(card("com-Other", "com-other"), tmp_path)
-    with refused("must name one file", "ungraph"):
-        snap.read(make_card("com-Other", "snap"), tmp_path, min_members=2)
+        snap(card("com-Other", "com-other"), tmp_path)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch_geometric.datasets import TUDataset
 
-from pprgnn.data import store, tu
+from pprgnn.data import store
+from pprgnn.data.readers import tu
 from pprgnn.data.roots import bundled_folder
 from tests.data.cards import facts_of, make_card, refused
 
@@ -26,7 +27,7 @@ COUNTS = {
 
 
 def read(name, root, **options):
-    return tu.read(make_card(name, "tu", task="graph", note="a note"), root, **options)
+    return tu(make_card(name, "tu", task="graph", note="a note"), root, **options)
 
 
 def read_with_pyg(name, raw, tmp_path, **options):

@@ -9,8 +9,7 @@ from torch_geometric.data import Data
 
 from pprgnn.core.depth import Measured
 from pprgnn.data import load
-from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.node_names import find_node, node_name
+from pprgnn.data.dataset import Facts, GraphDataset, find_node, node_name
 from pprgnn.errors import DataError
 from pprgnn.nn.layers import depth_state, ppr_layers
 from pprgnn.training import attribution, memory

@@ -10,9 +10,8 @@ import typer
 
 from pprgnn.cli.commands import Info, ListSets, Verify
 from pprgnn.cli.output import show, show_hint, show_json, show_labelled
-from pprgnn.data.card import COUNTS, Card
-from pprgnn.data.catalog import CATALOG, find, handle
-from pprgnn.data.fetch import verify
+from pprgnn.data.catalog import CATALOG, COUNTS, Card, find, handle
+from pprgnn.data.download import verify
 from pprgnn.data.registry import differences, folder_of, load, state
 from pprgnn.data.roots import data_root
 from pprgnn.errors import DataError

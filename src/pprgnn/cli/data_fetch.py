@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from pprgnn.cli.commands import Fetch
 from pprgnn.data.catalog import find
-from pprgnn.data.fetch import fetch
+from pprgnn.data.download import fetch
 from pprgnn.data.registry import state
 from pprgnn.data.roots import data_root
 from pprgnn.training.terminal import is_terminal, state_word

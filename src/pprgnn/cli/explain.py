@@ -11,8 +11,7 @@ from pprgnn.cli.commands import Explain
 from pprgnn.cli.explain_features import explain_overall, feature_line, show_features
 from pprgnn.cli.output import Labelled, cut, show_hint, show_json, show_labelled, show_table, under
 from pprgnn.cli.saved_run import open_data, open_model
-from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.node_names import find_node
+from pprgnn.data.dataset import GraphDataset, find_node
 from pprgnn.errors import DataError
 from pprgnn.training.attribution import LayerReach
 from pprgnn.training.explain import (

@@ -58,7 +58,7 @@ class _Texts:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns(_Texts):
-    """The fields of `data.own.schema.Columns`, by their names there."""
+    """The fields of `data.own.tables.Columns`, by their names there."""
 
     source: str | None = option("Where an edge starts.", metavar="COLUMN")
     destination: str | None = option("Where it ends.", metavar="COLUMN")

@@ -10,8 +10,7 @@ from typing import Any
 from pprgnn.cli.options import TableDetails, Tables, spelled
 from pprgnn.cli.output import cut, show_labelled, under
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.own.npz import from_npz
-from pprgnn.data.own.objects import from_graphml
+from pprgnn.data.own.objects import from_graphml, from_npz
 from pprgnn.data.own.tables import from_tables
 from pprgnn.data.store import open_file
 from pprgnn.errors import DataError

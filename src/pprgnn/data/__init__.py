@@ -26,11 +26,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pprgnn.data.card import Card
-    from pprgnn.data.catalog import find, names
+    from pprgnn.data.catalog import Card, find, names
     from pprgnn.data.dataset import Facts, GraphDataset
-    from pprgnn.data.own.npz import from_npz
-    from pprgnn.data.own.objects import from_graphml, from_networkx, from_pyg, from_scipy
+    from pprgnn.data.own.objects import from_graphml, from_networkx, from_npz, from_pyg, from_scipy
     from pprgnn.data.own.tables import from_tables
     from pprgnn.data.registry import load
     from pprgnn.data.roots import cache_root, data_root
@@ -41,11 +39,9 @@ if TYPE_CHECKING:
 
 # Names are imported when they are first used: the catalogue needs no torch, which takes seconds to load.
 _HOME = {
-    "card": ("Card",),
-    "catalog": ("find", "names"),
+    "catalog": ("Card", "find", "names"),
     "dataset": ("Facts", "GraphDataset"),
-    "own.npz": ("from_npz",),
-    "own.objects": ("from_graphml", "from_networkx", "from_pyg", "from_scipy"),
+    "own.objects": ("from_graphml", "from_networkx", "from_npz", "from_pyg", "from_scipy"),
     "own.tables": ("from_tables",),
     "registry": ("load",),
     "roots": ("cache_root", "data_root"),

@@ -8,13 +8,70 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pprgnn.data.card import COUNTS, Card, Metric, Source
 from pprgnn.data.roots import data_root
 from pprgnn.errors import DataError
+
+Task = Literal["node", "graph"]  # what gets a prediction
+Metric = Literal["accuracy", "micro-F1", "ROC AUC"]
+COUNTS = ("graphs", "nodes", "edges", "features", "classes")  # of a card
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files of a data set that come from one address: one file as it is, or all that a zip archive holds."""
+
+    url: str | None  # None: not to be had from the network
+    folder: str  # where the files belong, relative to the data root
+    files: tuple[str, ...]
+    zipped: bool = False
+    dgcnn_text: bool = False  # a text file in the format of DGCNN, rewritten as the files of a TU set
+    optional: bool = False  # the set is complete without them
+    extra: tuple[str, ...] = ()  # further members, taken if the archive has them
+
+    def paths(self, root: Path) -> list[Path]:
+        """The files under this root, whether they exist or not."""
+        return [root / self.folder / name for name in self.files]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The facts of a data set as published; `edges` counts each undirected edge once."""
+
+    name: str
+    family: Literal["tu", "ppi", "snap", "planetoid", "heterophilous", "generated"]
+    task: Task = "node"
+    multi_label: bool = False  # any number of classes each, instead of one
+    metric: Metric = "accuracy"
+    _: KW_ONLY
+    classes: int | None  # None: not known before reading, as for a set that is not in the catalogue
+    graphs: int | None
+    nodes: int | None
+    edges: int | None
+    features: int | None  # 0: none
+    split: str
+    source: str
+    licence: str = "not stated"
+    sources: tuple[Source, ...] = ()
+    note: str = ""
+    qualifier: str = ""  # what is said whenever users see the name
+
+    @property
+    def title(self) -> str:
+        """The name as users see it."""
+        return f"{self.name} ({self.qualifier})" if self.qualifier else self.name
+
+    def paths(self, root: Path) -> list[Path]:
+        """All files that this set needs under this root."""
+        return [path for source in self.sources if not source.optional for path in source.paths(root)]
+
+    def missing(self, root: Path) -> list[Path]:
+        """The files that are not there yet."""
+        return [path for path in self.paths(root) if not path.is_file()]
+
 
 Counts = tuple[int | None, ...]  # in the order of COUNTS
 
@@ -27,9 +84,10 @@ PTC_URL = "https://raw.githubusercontent.com/muhanzhang/pytorch_DGCNN/master/dat
 
 TU_FILES = ("A", "graph_indicator", "graph_labels")  # the others depend on the set
 TU_EXTRA = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "graph_attributes")
-FOLDS = "10 folds, stratified by class"
+MULTI_LABEL: dict[str, Any] = {"multi_label": True, "metric": "micro-F1"}
 UNKNOWN: Counts = (None,) * len(COUNTS)
 NOT_DESCRIBED = "Not in the catalogue, so there are no counts to compare with."
+WIKIPEDIA, PEI = "Rozemberczki et al. 2021; ", "Pei et al. 2020; "
 NESTED = "10 published nested folds (Errica et al. 2020), or 10 folds stratified by class"
 
 
@@ -39,12 +97,23 @@ def _counted(counts: Counts) -> dict[str, Any]:
 
 
 def _tu(
-    name: str, counts: Counts, cite: str, files: tuple[str, ...] = (), *, splits: str = "", note: str = ""
+    name: str,
+    counts: Counts,
+    cite: str,
+    files: tuple[str, ...] = (),
+    *,
+    splits: str = "",
+    dgcnn_text: str = "",
+    note: str = "",
 ) -> Card:
     """A set of the TU collection; without known counts, one of which only the form is known."""
     extra = () if counts != UNKNOWN else tuple(f"{name}_{kind}.txt" for kind in TU_EXTRA)
     members = tuple(f"{name}_{kind}.txt" for kind in (*TU_FILES, *files))
     sources = [Source(f"{TU_URL}/{name}.zip", f"{name}/raw", members, zipped=True, extra=extra)]
+    home = "TU collection, Morris et al. 2020, https://chrsmrrs.github.io/datasets"
+    if dgcnn_text:
+        sources = [Source(dgcnn_text, f"{name}/raw", members, dgcnn_text=True)]
+        home = "Zhang et al. 2018 (DGCNN), https://github.com/muhanzhang/pytorch_DGCNN"
     if splits:
         sources.append(Source(f"{SPLITS_URL}/{splits}", "splits", (f"{name}.json",), optional=True))
     return Card(
@@ -52,8 +121,8 @@ def _tu(
         "tu",
         "graph",
         **_counted(counts),
-        split=NESTED if splits else FOLDS,
-        source=f"{cite}; TU collection, Morris et al. 2020, https://chrsmrrs.github.io/datasets",
+        split=NESTED if splits else "10 folds, stratified by class",
+        source=f"{cite}; {home}",
         sources=tuple(sources),
         note=note,
     )
@@ -76,17 +145,13 @@ def _ppi(
     sources = [Source(url, f"{name}/raw", files, zipped=bool(url))]
     if class_names:
         sources.append(Source(None, name, ("label_columns.tsv",)))
-    split = "by graph: 20 train, 2 validate, 2 test"
-    if genes:
-        split += '; genes recur, unless `split = { genes = "disjoint" }` keeps them apart'
+    recur = '; genes recur, unless `split = { genes = "disjoint" }` keeps them apart' if genes else ""
     return Card(
         name,
         "ppi",
-        "node",
-        True,
-        "micro-F1",
+        **MULTI_LABEL,
         **_counted((24, 56_944, 793_632, 50, classes)),
-        split=split,
+        split=f"by graph: 20 train, 2 validate, 2 test{recur}",
         source=cite,
         licence=licence,
         sources=tuple(sources),
@@ -101,9 +166,7 @@ def _snap(name: str, counts: Counts, note: str) -> Card:
     return Card(
         name,
         "snap",
-        "node",
-        True,
-        "micro-F1",
+        **MULTI_LABEL,
         **_counted(counts),
         split="5 to 9 % of the labelled nodes train, 10 % test; an honest run sets 5 % apart for validation",
         source="Yang and Leskovec 2012; SNAP, https://snap.stanford.edu/data/#communities",
@@ -131,13 +194,12 @@ def _heterophilous(
     name: str, counts: Counts, *, metric: Metric = "accuracy", cite: str = "", note: str = ""
 ) -> Card:
     file = f"{name.replace('-', '_')}.npz"
-    shares = "48/32/20" if cite else "50/25/25"  # the older sets keep the shares of Pei et al.
     return Card(
         name,
         "heterophilous",
         metric=metric,
         **_counted(counts),
-        split=f"10 published splits, {shares} % each",
+        split=f"10 published splits, {'48/32/20' if cite else '50/25/25'} % each",  # as Pei et al. have it
         source=f"{cite}Platonov et al. 2023, https://github.com/yandex-research/heterophilous-graphs",
         licence="MIT (repository)" + ("; not stated for the data it is made from" if cite else ""),
         sources=(Source(f"{HETEROPHILOUS_URL}/{file}", "heterophilous", (file,)),),
@@ -145,7 +207,7 @@ def _heterophilous(
     )
 
 
-def _generated(name: str, counts: Counts, note: str) -> Card:
+def _made(name: str, counts: Counts, note: str) -> Card:
     return Card(
         name,
         "generated",
@@ -158,26 +220,18 @@ def _generated(name: str, counts: Counts, note: str) -> Card:
 
 
 # ------------------------------------------------------------------------------------------------------ the sets
-PTC = replace(
+CATALOG: tuple[Card, ...] = (
+    # The paper's seven.
+    _tu("MUTAG", (188, 3_371, 3_721, 7, 2), "Debnath et al. 1991", ("node_labels", "edge_labels")),
     _tu(
         "PTC",
         (344, 8_792, 8_931, 21, 2),
         "Helma et al. 2001",
+        ("node_labels",),
+        dgcnn_text=PTC_URL,
         note="The paper's PTC, in the encoding of DGCNN and GIN: not the graphs of PTC_MR, which are smaller. 19 "
         "of the 21 atom labels occur. `pprgnn data fetch` rewrites the published text as the files of a TU set.",
     ),
-    source="Helma et al. 2001; Zhang et al. 2018 (DGCNN), https://github.com/muhanzhang/pytorch_DGCNN",
-    sources=(
-        Source(
-            PTC_URL, "PTC/raw", tuple(f"PTC_{kind}.txt" for kind in (*TU_FILES, "node_labels")), dgcnn_text=True
-        ),
-    ),
-)
-
-CATALOG: tuple[Card, ...] = (
-    # The paper's seven.
-    _tu("MUTAG", (188, 3_371, 3_721, 7, 2), "Debnath et al. 1991", ("node_labels", "edge_labels")),
-    PTC,
     _tu(
         "COX2",
         (467, 19_252, 20_289, 35, 2),
@@ -286,32 +340,20 @@ CATALOG: tuple[Card, ...] = (
     _heterophilous("tolokers", (1, 11_758, 519_000, 10, 2), metric="ROC AUC"),
     _heterophilous("questions", (1, 48_921, 153_540, 301, 2), metric="ROC AUC"),
     _heterophilous(
-        "chameleon-filtered",
-        (1, 890, 8_854, 2_325, 5),
-        cite="Rozemberczki et al. 2021; ",
-        note="Without duplicate nodes.",
+        "chameleon-filtered", (1, 890, 8_854, 2_325, 5), cite=WIKIPEDIA, note="Without duplicate nodes."
     ),
     _heterophilous(
-        "squirrel-filtered",
-        (1, 2_223, 46_998, 2_089, 5),
-        cite="Rozemberczki et al. 2021; ",
-        note="Without duplicate nodes.",
+        "squirrel-filtered", (1, 2_223, 46_998, 2_089, 5), cite=WIKIPEDIA, note="Without duplicate nodes."
     ),
-    _heterophilous("actor", (1, 7_600, 26_659, 932, 5), cite="Pei et al. 2020; "),
-    _heterophilous("texas", (1, 183, 279, 1_703, 5), cite="Pei et al. 2020; "),
-    _heterophilous("wisconsin", (1, 251, 450, 1_703, 5), cite="Pei et al. 2020; "),
-    _heterophilous("cornell", (1, 183, 277, 1_703, 5), cite="Pei et al. 2020; "),
+    _heterophilous("actor", (1, 7_600, 26_659, 932, 5), cite=PEI),
+    _heterophilous("texas", (1, 183, 279, 1_703, 5), cite=PEI),
+    _heterophilous("wisconsin", (1, 251, 450, 1_703, 5), cite=PEI),
+    _heterophilous("cornell", (1, 183, 277, 1_703, 5), cite=PEI),
     # Made on the spot.
-    _generated(
-        "chains", (140, 14_000, 13_860, 2, 2), "The class is written on a chain's first node; all name it."
-    ),
-    _generated(
-        "grid", (140, 35_840, 67_200, 2, 2), "The class is written in one corner of a grid; all nodes name it."
-    ),
-    _generated(
-        "ring", (250, 2_500, 2_500, 5, 5), "The class is written on one node of a ring; its opposite names it."
-    ),
-    _generated("sbm", (1, 10_000, None, 4, 4), "A stochastic block model: every node names its block."),
+    _made("chains", (140, 14_000, 13_860, 2, 2), "The class is written on a chain's first node; all name it."),
+    _made("grid", (140, 35_840, 67_200, 2, 2), "The class is written in one corner of a grid; all nodes name it."),
+    _made("ring", (250, 2_500, 2_500, 5, 5), "The class is written on one node of a ring; its opposite names it."),
+    _made("sbm", (1, 10_000, None, 4, 4), "A stochastic block model: every node names its block."),
 )
 ALIASES = {"amazon": "com-Amazon", "dblp": "com-DBLP"}
 
@@ -334,12 +376,18 @@ def find(name: str, root: Path | None = None) -> Card:
         if _plain(card.name) == wanted and collection in ("", card.family):
             return card
     member = name[len(collection) :].removeprefix("/")  # as it was written: it names files
-    if _is_file_name(member):
-        if collection == "tu" or (not collection and _has_tu_files(member, root or data_root())):
+    if re.fullmatch(r"\w[\w.+-]*", member):
+        has_files = ((root or data_root()) / member / "raw" / f"{member}_A.txt").is_file()
+        if collection == "tu" or (not collection and has_files):
             return _tu(member, UNKNOWN, "see the collection", note=NOT_DESCRIBED)
         if collection == "snap":
             return _snap(member, (1, None, None, 0, None), NOT_DESCRIBED)
-    raise DataError(_unknown(name))
+    known = {_plain(card.name): card.name for card in CATALOG}
+    wanted = _plain(name)
+    close = [each for each in known if wanted and each.startswith(wanted)]
+    close = close or difflib.get_close_matches(wanted, known)
+    perhaps = f"did you mean {' or '.join(known[each] for each in close)}? " if close else ""
+    raise DataError(f"There is no data set called {name!r}; {perhaps}`pprgnn data list` shows all.")
 
 
 def handle(card: Card) -> str:
@@ -347,22 +395,5 @@ def handle(card: Card) -> str:
     return card.name if card in CATALOG else f"{card.family.upper()}/{card.name}"
 
 
-def _has_tu_files(name: str, root: Path) -> bool:
-    return (root / name / "raw" / f"{name}_A.txt").is_file()
-
-
 def _plain(name: str) -> str:
     return re.sub("[-_]", "", name).lower()
-
-
-def _is_file_name(name: str) -> bool:
-    return re.fullmatch(r"\w[\w.+-]*", name) is not None
-
-
-def _unknown(name: str) -> str:
-    known = {_plain(card.name): card.name for card in CATALOG}
-    wanted = _plain(name)
-    close = [each for each in known if wanted and each.startswith(wanted)]
-    close = close or difflib.get_close_matches(wanted, known)
-    perhaps = f"did you mean {' or '.join(known[each] for each in close)}? " if close else ""
-    return f"There is no data set called {name!r}; {perhaps}`pprgnn data list` shows all."

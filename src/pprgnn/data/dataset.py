@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +18,15 @@ from torch_geometric.utils import cumsum
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.entries import Normalization
-from pprgnn.data.card import Metric, Task, titled
+from pprgnn.data.catalog import Metric, Task
 from pprgnn.data.sparse_features import DENSE_VIEW, compact, is_sparse, take_rows, to_dense
 from pprgnn.errors import DataError
 from pprgnn.wording import noun
 
 if TYPE_CHECKING:
-    from pprgnn.data.splits import Split
+    from pprgnn.data.split import Split
+
+MOST_COMPARED = 20_000  # names that a misspelled one is compared with
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Facts:
     note: str = ""
     # How a table became numbers (`own.tables.Schema`), so that new rows are treated the same way.
     schema: Mapping[str, Any] | None = None
-    guessed: tuple[str, ...] = field(default=())
+    guessed: tuple[str, ...] = ()
     qualifier: str = ""  # see `Card`
     # How each column of the tables was read: table, column, how, a remark.
     columns: tuple[tuple[str, str, str, str], ...] = ()
@@ -46,7 +50,7 @@ class Facts:
     @property
     def title(self) -> str:
         """The name as users see it."""
-        return titled(self.name, self.qualifier)
+        return f"{self.name} ({self.qualifier})" if self.qualifier else self.name
 
     def to_json(self) -> str:
         """All of it, as text."""
@@ -56,10 +60,8 @@ class Facts:
     def from_json(cls, text: str) -> Facts:
         """The inverse of :meth:`to_json`."""
         values = json.loads(text)
-        for name in ("class_names", "guessed"):
-            values[name] = tuple(values[name])
-        values["columns"] = tuple(tuple(row) for row in values.get("columns", ()))
-        return cls(**values)
+        values["columns"] = map(tuple, values.get("columns", ()))
+        return cls(**values | {name: tuple(values[name]) for name in ("class_names", "guessed", "columns")})
 
 
 class GraphDataset(InMemoryDataset):  # type: ignore[misc]
@@ -157,9 +159,6 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
             data.x = data.x.to_dense()
         return data
 
-    def __iter__(self) -> Iterator[Data]:
-        return (self[i] for i in range(len(self)))
-
     def labels(self) -> Tensor:
         """The labels of all graphs, one after another: per node on a node task, per graph on a graph task."""
         return self._all("y")
@@ -173,9 +172,8 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
 
     def _all(self, name: str) -> Tensor:
         if name not in self._data:
-            raise DataError(
-                f"{self.facts.name} has no {'labels' if name == 'y' else name}, which are needed here."
-            )
+            what = "labels" if name == "y" else name
+            raise DataError(f"{self.facts.name} has no {what}, which are needed here.")
         if self._indices is None:
             whole: Tensor = self._data[name]
             return whole
@@ -187,7 +185,11 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     @classmethod
     def collate(cls, graphs: list[Data]) -> tuple[Data, dict[str, Tensor] | None]:
         """As PyG does it; of several graphs it can collate dense features alone."""
-        data, slices = super().collate(graphs if len(graphs) == 1 else [*map(_with_dense_features, graphs)])
+        if len(graphs) > 1:
+            sparse = [graph.x is not None and is_sparse(graph.x) for graph in graphs]
+            pairs = zip(graphs, sparse, strict=True)
+            graphs = [copy(graph).update({"x": to_dense(graph.x)}) if wide else graph for graph, wide in pairs]
+        data, slices = super().collate(graphs)
         return data, slices
 
     def rename(self, name: str) -> GraphDataset:
@@ -217,21 +219,11 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         """Ã of one graph, ready to solve on; of a large prepared graph it is kept on disk, too."""
         from pprgnn.data.store import kept_adjacency
 
-        def build() -> Adjacency:
-            data = self[index]
-            return Adjacency.from_edge_index(
-                data.edge_index,
-                data.get("edge_weight"),
-                data.num_nodes,
-                normalize=normalize,
-                add_self_loops=add_self_loops,
-            )
-
-        return kept_adjacency(self, index, normalize, add_self_loops, build)
+        return kept_adjacency(self, index, normalize=normalize, add_self_loops=add_self_loops)
 
     def splits(self, protocol: str = "honest", seed: int = 0, **options: Any) -> list[Split]:
-        """The splits of this data set under a protocol, ``"honest"`` or ``"paper"``; see `pprgnn.data.splits`."""
-        from pprgnn.data.splits import make_splits
+        """The splits under a protocol, ``"honest"`` or ``"paper"``; see `pprgnn.data.sampling`."""
+        from pprgnn.data.sampling import make_splits
 
         return make_splits(self, protocol, seed, **options)
 
@@ -245,9 +237,61 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         )
 
 
-def _with_dense_features(graph: Data) -> Data:
-    if graph.x is None or not is_sparse(graph.x):
-        return graph
-    graph = copy(graph)
-    graph.x = to_dense(graph.x)
-    return graph
+# ------------------------------------------------------------------------------------------------ names of nodes
+def node_name(dataset: GraphDataset, node: int, graph: int = 0) -> str:
+    """What the source calls a node of a graph; its number, if it has no name."""
+    names = _text_names(dataset, graph)
+    if names is not None:
+        return str(names[node])
+    numbers = dataset[graph].get("node_id")
+    return str(node if numbers is None else int(numbers[node]))
+
+
+def find_node(dataset: GraphDataset, name: str, graph: int = 0) -> int:
+    """The number of a node of a graph, from what the source calls it."""
+    if not 0 <= graph < len(dataset):
+        raise DataError(
+            f"{dataset.facts.name} has {len(dataset):,} graphs, numbered from 0, but graph {graph} was asked for."
+        )
+    names = _text_names(dataset, graph)
+    if names is not None:
+        found = next((i for i, each in enumerate(names) if each == name), None)
+        close = [] if found is not None else _close_names(name, names)
+    else:
+        found, close = _find_number(dataset[graph], name)
+    if found is None:
+        hint = f"the closest are {', '.join(close)}" if close else "give it as the source names it"
+        where = f" (graph {graph})" if len(dataset) > 1 else ""
+        raise DataError(f"{dataset.facts.name}{where} has no node {name!r}; {hint}.")
+    return found
+
+
+def _text_names(dataset: GraphDataset, graph: int) -> Sequence[str] | None:
+    names = dataset.node_names
+    if names is None or len(dataset) == 1:
+        return names
+    sizes = dataset.graph_sizes
+    start = sum(sizes[:graph])
+    return names[start : start + sizes[graph]]
+
+
+def _find_number(data: Any, name: str) -> tuple[int | None, list[str]]:
+    """Among the numbers of the source, or else by counting from 0; and the closest numbers."""
+    numbers = data.get("node_id")
+    if not re.fullmatch(r"[-+]?\d{1,18}", name):
+        first = range(min(3, data.num_nodes)) if numbers is None else numbers[:3].tolist()
+        return None, [str(each) for each in first]
+    wanted, size = int(name), int(data.num_nodes)
+    if numbers is None:
+        return (wanted if 0 <= wanted < size else None), [f"0 to {size - 1}"] if size else []
+    found = (numbers == wanted).nonzero().flatten()
+    nearest = torch.argsort((numbers - wanted).abs(), stable=True)[:3]
+    return (int(found[0]) if len(found) else None), [str(each) for each in sorted(numbers[nearest].tolist())]
+
+
+def _close_names(name: str, names: Sequence[str]) -> list[str]:
+    """Names that differ in case only, or in a few letters."""
+    same = [each for each in names if each.casefold() == name.casefold()]
+    if len(names) > MOST_COMPARED:  # comparing takes time: only those that start alike
+        names = [each for each in names if each[:2].casefold() == name[:2].casefold()][:MOST_COMPARED]
+    return same[:3] or difflib.get_close_matches(name, names, 3, cutoff=0.5)

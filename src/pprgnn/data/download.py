@@ -1,4 +1,4 @@
-"""One file from the network: resumed after a break, checked, and under its name only when it is whole.
+"""The files of data sets from the network: resumed after a break, checked, under their names only when whole.
 
 `checksums.txt` lists the SHA-256 of the published files, as they were when their data sets were described.
 """
@@ -11,19 +11,24 @@ import hashlib
 import http.client
 import json
 import os
+import shutil
+import tempfile
 import time
 import urllib.error
 import urllib.request
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.message import Message
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import urlsplit
 
+from pprgnn.data.catalog import Card, Source, handle
+from pprgnn.data.registry import folder_of
 from pprgnn.errors import DataError
 
 Verdict = Literal["ok", "bad", "unknown", "missing"]
@@ -59,7 +64,7 @@ def sha256(path: Path, *, gzipped: bool) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def matches(path: Path, expected: str, *, gzipped: bool) -> bool:
+def _matches(path: Path, expected: str, *, gzipped: bool) -> bool:
     """Whether a file has this SHA-256; a damaged archive has not."""
     try:
         return sha256(path, gzipped=gzipped) == expected
@@ -74,10 +79,161 @@ def check_file(path: Path, name: str) -> Verdict:
     expected = known_checksums().get(name)
     if expected is None:
         return "unknown"
-    return "ok" if matches(path, expected, gzipped=name.endswith(".gz")) else "bad"
+    return "ok" if _matches(path, expected, gzipped=name.endswith(".gz")) else "bad"
 
 
-# ----------------------------------------------------------------------------------------------------- download
+# -------------------------------------------------------------------------------------------------- a data set
+def fetch(
+    card: Card, root: Path, progress: Progress = lambda name, done, total: None, *, checked: bool = True
+) -> list[Path]:
+    """Download what is missing or damaged; returns the files that are new.
+
+    ``checked=False`` takes files whose SHA-256 is not the one of the description.
+    """
+    written: list[Path] = []
+    for source in sorted(card.sources, key=lambda source: source.optional):
+        if not _lacking(source, root, checked):
+            continue
+        if source.url is None:
+            raise DataError(f"{card.name} cannot be downloaded.\n{by_hand(card, root, checked=checked)}")
+        try:
+            written += _fetch_source(source, source.url, root, progress, checked)
+        except DownloadError as error:
+            complete = f" {card.name} itself is complete; this is an addition to it." if source.optional else ""
+            raise DataError(f"{error}{complete}\n{by_hand(card, root, checked=checked)}") from error
+    return written
+
+
+def verify(card: Card, root: Path) -> list[tuple[Path, Verdict]]:
+    """Compare the files of a set with their SHA-256; of optional files, those that are there."""
+    verdicts = []
+    for source in card.sources:
+        folder = folder_of(card, source, root)
+        for name in source.files:
+            verdict = check_file(folder / name, f"{source.folder}/{name}")
+            if not (source.optional and verdict == "missing"):
+                verdicts.append((folder / name, verdict))
+    return verdicts
+
+
+def by_hand(card: Card, root: Path, *, checked: bool = True) -> str:
+    """Which files go into which folder, and where they come from: for a machine without a network."""
+    lines, folder = ["Put these files there by hand:"], ""
+    for source in card.sources:
+        lacking = _lacking(source, root, checked)
+        if not lacking:
+            continue
+        if source.folder != folder:
+            folder = source.folder
+            lines.append(f"  {root / folder}{os.sep}{'  (optional)' if source.optional else ''}")
+        if len(lacking) == 1:
+            lines.append(f"    {lacking[0]}  from {source.url or card.source}")
+            continue
+        lines += [f"    {name}" for name in lacking]
+        if source.url is not None:
+            lines.append(
+                f"    or {Path(source.url).name} alone, and `pprgnn data fetch {handle(card)}` unpacks it"
+            )
+        lines.append(f"    from {source.url}" if source.url else f"    (origin: {card.source})")
+    return "\n".join(lines)
+
+
+def _lacking(source: Source, root: Path, checked: bool) -> list[str]:
+    """The files that are missing or damaged."""
+    folder = root / source.folder
+    if not checked:
+        return [name for name in source.files if not (folder / name).is_file()]
+    verdicts = {name: check_file(folder / name, f"{source.folder}/{name}") for name in source.files}
+    return [name for name, verdict in verdicts.items() if verdict in ("missing", "bad")]
+
+
+def _fetch_source(source: Source, url: str, root: Path, progress: Progress, checked: bool) -> list[Path]:
+    folder = root / source.folder
+    if not (source.zipped or source.dgcnn_text):
+        (name,) = source.files
+        expected = known_checksums().get(f"{source.folder}/{name}") if checked else None
+        download(url, folder / name, progress, expected)
+        return [folder / name]
+    packed = folder / Path(url).name
+    if packed.is_file():  # brought here by hand
+        return _unpack(source, packed, folder, checked)
+    download(url, packed, progress)
+    try:
+        return _unpack(source, packed, folder, checked)
+    finally:
+        packed.unlink(missing_ok=True)
+
+
+def _unpack(source: Source, packed: Path, folder: Path, checked: bool) -> list[Path]:
+    """Unpack beside the target and check: files appear under their names only when all of them are right."""
+    with (
+        writing(folder),
+        tempfile.TemporaryDirectory(dir=folder, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary,
+    ):
+        if source.zipped:
+            _extract(packed, (*source.files, *source.extra), Path(temporary))
+        else:
+            rewrite_dgcnn(packed, source.files[0].removesuffix("_A.txt"), Path(temporary))
+        for name in source.files:
+            verdict = check_file(Path(temporary, name), f"{source.folder}/{name}")
+            if verdict == "missing":
+                raise DataError(f"{packed} must hold {name}, but does not; it is the archive of something else.")
+            if verdict == "bad" and checked:
+                raise DataError(
+                    f"{name} in {packed} does not have the expected SHA-256: it is damaged or has changed since; "
+                    f"get {packed.name} again, or take it as it is with `--unchecked`."
+                )
+        names = sorted(os.listdir(temporary))
+        for name in names:
+            os.replace(Path(temporary, name), folder / name)
+    return [folder / name for name in names]
+
+
+def _extract(archive: Path, wanted: tuple[str, ...], folder: Path) -> None:
+    """Take the wanted members out of an archive, whatever folder they are in; anything else stays inside."""
+    try:
+        with zipfile.ZipFile(archive) as file:
+            members: dict[str, str] = {}
+            for member in file.namelist():
+                path = PurePosixPath(member)
+                if path.is_absolute() or ".." in path.parts or "\\" in member:
+                    raise DataError(f"{archive} holds the unsafe path {member!r}, so nothing of it is unpacked.")
+                members.setdefault(path.name, member)
+            for name in wanted:
+                if name in members:
+                    with file.open(members[name]) as content, open(folder / name, "wb") as target:
+                        shutil.copyfileobj(content, target)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{archive} is not a whole zip archive ({error}); get it again.") from error
+
+
+def rewrite_dgcnn(text: Path, name: str, folder: Path) -> None:
+    """Write the text format of DGCNN and GIN as the files of a TU set, ``NAME_A.txt`` and its companions.
+
+    It holds the number of graphs; then for each graph a line `nodes label`, and for each of its nodes a line
+    `tag degree neighbour neighbour ...`, with neighbours counted from 0 within the graph.
+    """
+    rows: dict[str, list[object]] = {"A": [], "graph_indicator": [], "graph_labels": [], "node_labels": []}
+    try:
+        lines = iter(text.read_text(encoding="utf-8").splitlines())
+        for graph in range(1, int(next(lines)) + 1):
+            size, label = (int(word) for word in next(lines).split())
+            first = len(rows["node_labels"]) + 1  # TU files count the nodes of all graphs together, from 1
+            rows["graph_labels"].append(label)
+            for node in range(first, first + size):
+                tag, degree, *neighbours = (int(word) for word in next(lines).split())
+                if degree != len(neighbours) or not all(0 <= neighbour < size for neighbour in neighbours):
+                    raise ValueError(f"line of node {node - first} of graph {graph}")
+                rows["node_labels"].append(tag)
+                rows["graph_indicator"].append(graph)
+                rows["A"] += [f"{node}, {first + neighbour}" for neighbour in sorted(neighbours)]
+    except (ValueError, StopIteration) as error:
+        raise DataError(f"{text} is not a whole file in the format of DGCNN ({error}); fetch it again.") from error
+    for kind, column in rows.items():
+        (folder / f"{name}_{kind}.txt").write_text("".join(f"{row}\n" for row in column), encoding="utf-8")
+
+
+# ----------------------------------------------------------------------------------------------------- one file
 def download(url: str, target: Path, progress: Progress, sha256: str | None = None) -> None:
     """Get a file; what arrived before a break is kept beside the target as ``.part`` and resumed by the next call.
 
@@ -90,7 +246,7 @@ def download(url: str, target: Path, progress: Progress, sha256: str | None = No
         _receive_all(url, part, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(part.promise(url)) from None
-    if sha256 is not None and not matches(part.path, sha256, gzipped=target.suffix == ".gz"):
+    if sha256 is not None and not _matches(part.path, sha256, gzipped=target.suffix == ".gz"):
         part.clear()
         raise DownloadError(
             f"{url} does not have the expected SHA-256 ({sha256[:12]}…): it was damaged on its way, or has "
@@ -136,7 +292,6 @@ class _Part:
             return None
 
     def begin(self, url: str, headers: Message) -> None:
-        """A new version is about to arrive."""
         self.clear()
         tag = headers.get("ETag", "")
         validator = headers.get("Last-Modified") if not tag or tag.startswith("W/") else tag
@@ -184,7 +339,7 @@ def _receive(url: str, part: _Part, progress: Progress) -> None:
             if not resumed:
                 part.begin(url, response.headers)
             with open(part.path, "ab") as file:
-                for block in _blocks(response):
+                while block := _read(response):
                     file.write(block)
                     done += len(block)
                     progress(part.name, done, total)
@@ -215,15 +370,11 @@ def _open(request: urllib.request.Request, part: _Part) -> http.client.HTTPRespo
         raise _Interrupted(_reason(error)) from error
 
 
-def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    while True:
-        try:
-            block = response.read(BLOCK)
-        except (OSError, http.client.HTTPException) as error:
-            raise _Interrupted(_reason(error)) from error
-        if not block:
-            return
-        yield block
+def _read(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(BLOCK)
+    except (OSError, http.client.HTTPException) as error:
+        raise _Interrupted(_reason(error)) from error
 
 
 def _reason(error: object) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,20 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pprgnn.data.card import Card
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.raw_files import distinct, undirected
 from pprgnn.errors import DataError
 
 Counts = tuple[int, int, int]  # graphs to train, to validate, to test
-
-
-def read(card: Card, root: Path, **options: Any) -> GraphDataset:
-    """Make the data set of this name; nothing is read. Its function below has the options."""
-    make = MAKERS.get(card.name)
-    if make is None:
-        raise DataError(f"{card.name} cannot be generated; choose one of {', '.join(MAKERS)}.")
-    return make(**options)
+Partner = Callable[[NDArray[Any]], NDArray[Any]]  # of each node, all possible ones alike
 
 
 # ------------------------------------------------------------------------- one marked node, and who has to name it
@@ -112,7 +102,8 @@ def _marked(
     x, label = torch.zeros(total, nodes, classes), torch.cat([torch.arange(count) % classes for count in counts])
     # The noise makes every graph a new one: without it the test graphs would be the training graphs. Each part has
     # a seed of its own, so that no two parts and no two data sets share a graph.
-    noises = [_normal(3 * seed + part, count, classes) for part, count in enumerate(counts)]
+    streams = [torch.Generator().manual_seed(3 * seed + part) for part in range(3)]
+    noises = [torch.randn(count, classes, generator=each) for count, each in zip(counts, streams, strict=True)]
     x[:, 0] = torch.eye(classes)[label] + noise * torch.cat(noises)
     y = label[:, None].expand(total, nodes)
     if asked is not None:
@@ -160,8 +151,18 @@ def sbm(
     if not 0 < first < second < nodes:
         raise DataError(f"train and val must leave each part at least one node, not {train} and {val} of {nodes}.")
     chance = np.random.default_rng(seed)
-    within = _pairs(chance, nodes, degree_in, size - 1, partial(_partner_within, size=size))
-    across = _pairs(chance, nodes, degree_out, nodes - size, partial(_partner_across, size=size, nodes=nodes))
+
+    def same_block(node: NDArray[Any]) -> NDArray[Any]:
+        place = node % size
+        other: NDArray[Any] = node - place + (place + chance.integers(1, size, size=len(node))) % size
+        return other
+
+    def other_block(node: NDArray[Any]) -> NDArray[Any]:
+        other: NDArray[Any] = (node - node % size + chance.integers(size, nodes, size=len(node))) % nodes
+        return other
+
+    within = _pairs(chance, nodes, degree_in, size - 1, same_block)
+    across = _pairs(chance, nodes, degree_out, nodes - size, other_block)
     source, target = np.divmod(np.concatenate([within, across]), nodes)
     block = np.arange(nodes) // size
     shown = np.eye(blocks)[block] + noise * chance.standard_normal((nodes, blocks))
@@ -177,9 +178,6 @@ def sbm(
     return GraphDataset.from_graphs([data], _facts("sbm", blocks, "Every node has to name its block."))
 
 
-Partner = Callable[[np.random.Generator, NDArray[Any]], NDArray[Any]]
-
-
 def _pairs(
     chance: np.random.Generator, nodes: int, degree: float, partners: int, partner: Partner
 ) -> NDArray[Any]:
@@ -191,22 +189,9 @@ def _pairs(
     keys = np.empty(0, dtype=np.int64)
     while len(keys) < wanted:
         one = chance.integers(nodes, size=wanted - len(keys))
-        other = partner(chance, one)
+        other = partner(one)
         keys = distinct(np.concatenate([keys, np.minimum(one, other) * nodes + np.maximum(one, other)]))
     return keys
-
-
-def _partner_within(chance: np.random.Generator, node: NDArray[Any], *, size: int) -> NDArray[Any]:
-    """Another node of the same block, all alike."""
-    place = node % size
-    partner: NDArray[Any] = node - place + (place + chance.integers(1, size, size=len(node))) % size
-    return partner
-
-
-def _partner_across(chance: np.random.Generator, node: NDArray[Any], *, size: int, nodes: int) -> NDArray[Any]:
-    """A node of another block, all alike."""
-    partner: NDArray[Any] = (node - node % size + chance.integers(size, nodes, size=len(node))) % nodes
-    return partner
 
 
 MAKERS: dict[str, Callable[..., GraphDataset]] = {"chains": chains, "sbm": sbm, "grid": grid, "ring": ring}
@@ -215,10 +200,6 @@ MAKERS: dict[str, Callable[..., GraphDataset]] = {"chains": chains, "sbm": sbm, 
 # -------------------------------------------------------------------------------------------------------- common
 def _facts(name: str, classes: int, task: str) -> Facts:
     return Facts(name, "node", False, "accuracy", tuple(str(number) for number in range(classes)), note=task)
-
-
-def _normal(seed: int, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def _check_whole(name: str, value: int, least: int) -> None:

@@ -6,15 +6,12 @@ import difflib
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pprgnn.data.card import COUNTS, Card, Source
-from pprgnn.data.catalog import find, handle
+from pprgnn.data.catalog import COUNTS, Card, Source, find, handle
 from pprgnn.data.roots import bundled_folder, data_root
 from pprgnn.errors import DataError
 
@@ -64,21 +61,32 @@ def load(name: str | Path, root: Path | str | None = None, *, cache: bool = True
     family, or of the function that generates it; an unknown one is refused.
     """
     if str(name).endswith(".safetensors"):
-        return _open_prepared(Path(name), options)
+        if options:
+            raise DataError(f"{name} is already prepared, so it takes no options; leave out {', '.join(options)}.")
+        from pprgnn.data.store import open_file
+
+        return open_file(name)
     folder = Path(root).expanduser() if root is not None else data_root()
     card = find(str(name), folder)
-    family = import_module(f"pprgnn.data.{card.family}")
-    options = _checked_options(card, family, options)
-
-    def build() -> GraphDataset:
-        return family.read(card, folder, **options)  # type: ignore[no-any-return]
-
     if card.family == "generated":
-        return build()
-    files = _files(card, folder)
+        from pprgnn.data.generated import MAKERS
+
+        return MAKERS[card.name](**_checked_options(card, MAKERS[card.name], options))
+    from pprgnn.data import readers
     from pprgnn.data.store import prepared
 
-    dataset = prepared(_key(card, options), files, build) if cache else build()
+    read = getattr(readers, card.family)
+    options = _checked_options(card, read, options)
+    files = _files(card, folder)
+
+    def build() -> GraphDataset:
+        return read(card, folder, **options)  # type: ignore[no-any-return]
+
+    key = card.name.replace("-", "_")  # the store puts a dash behind it
+    if options:
+        text = json.dumps(options, sort_keys=True, default=repr)
+        key += f".{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    dataset = prepared(key, files, build) if cache else build()
     dataset.home = folder  # published splits lie beside the data
     return dataset
 
@@ -101,51 +109,28 @@ def _bundled(card: Card) -> Path | None:
 def _files(card: Card, root: Path) -> list[Path]:
     """The files a set is read from, all of them there."""
     found = state(card, root)
-    if not found.ready:
-        raise DataError(_absent(card, root, found))
+    if found.missing:
+        places: dict[Path, list[str]] = {}
+        for path in found.missing:
+            places.setdefault(path.parent, []).append(path.name)
+        where = " and ".join(f"{', '.join(names)} in {folder}" for folder, names in places.items())
+        remedy = f"run `pprgnn data fetch {handle(card)}`, or copy them there"
+        if found.word == "missing":
+            more = f"`pprgnn data info {handle(card)}` tells more"
+            remedy = f"copy them there, since they cannot be downloaded; {more}"
+        raise DataError(f"{card.name} needs {where}: {remedy}. (PPRGNN_DATA names the data root, now {root}.)")
     needed = [source for source in card.sources if not source.optional]
     paths = [folder_of(card, source, root) / name for source in needed for name in (*source.files, *source.extra)]
     return [path for path in paths if path.is_file()]
 
 
-def _absent(card: Card, root: Path, found: State) -> str:
-    places: dict[Path, list[str]] = {}
-    for path in found.missing:
-        places.setdefault(path.parent, []).append(path.name)
-    where = " and ".join(f"{', '.join(names)} in {folder}" for folder, names in places.items())
-    if found.word == "missing":
-        remedy = f"copy them there, since they cannot be downloaded; `pprgnn data info {handle(card)}` tells more"
-    else:
-        remedy = f"run `pprgnn data fetch {handle(card)}`, or copy them there"
-    return f"{card.name} needs {where}: {remedy}. (PPRGNN_DATA names the data root, now {root}.)"
-
-
-def _open_prepared(path: Path, options: Mapping[str, Any]) -> GraphDataset:
-    if options:
-        raise DataError(f"{path} is already prepared, so it takes no options; leave out {', '.join(options)}.")
-    from pprgnn.data.store import open_file
-
-    return open_file(path)
-
-
-def _checked_options(card: Card, family: ModuleType, options: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_options(card: Card, make: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are not the defaults anyway; an unknown one is an error."""
-    if card.family == "generated":  # each has a function of its own
-        known = dict(inspect.signature(family.MAKERS[card.name]).parameters)
-    else:
-        known = dict(list(inspect.signature(family.read).parameters.items())[2:])  # after the card and the root
+    parameters = inspect.signature(make).parameters.items()
+    known = {name: each for name, each in parameters if name not in ("card", "root")}
     for option in options:
         if option not in known:
             close = difflib.get_close_matches(option, known, n=1)
             remedy = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known) or 'none'}."
             raise DataError(f"{card.name} takes no option {option!r}; {remedy}")
     return {option: value for option, value in options.items() if value != known[option].default}
-
-
-def _key(card: Card, options: Mapping[str, Any]) -> str:
-    """A name for the prepared file in which no ``-`` occurs, since the store puts one behind it."""
-    name = card.name.replace("-", "_")
-    if not options:
-        return name
-    text = json.dumps(options, sort_keys=True, default=repr)
-    return f"{name}.{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.utils import cumsum
 
 from pprgnn.core.csr import csr_tensor, index_dtype, ranges
 
@@ -58,13 +59,7 @@ def from_scipy(matrix: Any) -> Tensor:
 def _from_entries(row: Tensor, col: Tensor, value: Tensor, shape: Sequence[int]) -> Tensor:
     """Of entries that are sorted by row and column."""
     index = index_dtype(max(shape), len(value))
-    return csr_tensor(_starts(torch.bincount(row, minlength=shape[0])).to(index), col.to(index), value, shape[1])
-
-
-def _starts(sizes: Tensor) -> Tensor:
-    starts = sizes.new_zeros(len(sizes) + 1)
-    torch.cumsum(sizes, 0, out=starts[1:])
-    return starts
+    return csr_tensor(cumsum(torch.bincount(row, minlength=shape[0])).to(index), col.to(index), value, shape[1])
 
 
 def row_of_entries(x: Tensor) -> Tensor:
@@ -103,7 +98,7 @@ def take_rows(x: Tensor, index: Tensor | slice) -> Tensor:
     index = index.to(crow.device, torch.long)
     first, sizes = crow[:-1][index].long(), crow.diff()[index].long()
     entries = ranges(first, sizes)
-    return csr_tensor(_starts(sizes).to(crow.dtype), x.col_indices()[entries], x.values()[entries], x.size(1))
+    return csr_tensor(cumsum(sizes).to(crow.dtype), x.col_indices()[entries], x.values()[entries], x.size(1))
 
 
 def split_rows(x: Tensor, size: int) -> Iterator[Tensor]:

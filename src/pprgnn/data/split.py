@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pprgnn.data.atomic_io import write_text
-from pprgnn.data.card import Task
+from pprgnn.data.catalog import Task
 from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
@@ -88,20 +88,9 @@ class Split:
     ) -> Split:
         """Divide this data set: ``parts`` are the indices (in any order) for training, validation and test."""
         train, val, test = (torch.as_tensor(part).sort().values for part in parts)
-        return cls(
-            dataset=dataset.facts.name,
-            protocol=protocol,
-            unit=unit,
-            size=_size(dataset, unit),
-            seed=seed,
-            index=index,
-            count=count,
-            fingerprint=fingerprint(dataset),
-            description=description,
-            train=train,
-            val=val,
-            test=test,
-        )
+        size, made_for = _size(dataset, unit), fingerprint(dataset)
+        facts = (dataset.facts.name, protocol, unit, size, seed, index, count, made_for, description)
+        return cls(*facts, train, val, test)
 
     @property
     def optimistic(self) -> bool:

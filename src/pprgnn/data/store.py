@@ -11,12 +11,11 @@ import contextlib
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -51,7 +50,9 @@ def save(dataset: GraphDataset, path: Path | str) -> None:
     tensors |= {f"slices.{key}": value for key, value in slices.items() if key != "num_nodes"}
     tensors["num_nodes"] = torch.tensor(dataset.graph_sizes)
     if dataset.node_names is not None:
-        tensors |= {f"names.{key}": value for key, value in _pack(dataset.node_names).items()}
+        names = [name.encode() for name in dataset.node_names]
+        tensors["names.text"] = torch.frombuffer(bytearray(b"".join(names) or b"\0"), dtype=torch.uint8)
+        tensors["names.offsets"] = torch.tensor([0, *accumulate(map(len, names))])
     try:
         write_tensors(Path(path), tensors, {"format": FORMAT, "facts": dataset.facts.to_json()})
     except OSError as error:
@@ -124,21 +125,9 @@ def _assemble(tensors: Mapping[str, Tensor], facts: Facts) -> GraphDataset:
         data._store._num_nodes = sizes
     dataset = GraphDataset(data, part["slices"] or None, facts)
     if part["names"]:
-        dataset.node_names = _unpack(part["names"])
+        text, offsets = part["names"]["text"].numpy().tobytes(), part["names"]["offsets"].tolist()
+        dataset.node_names = [text[start:end].decode() for start, end in pairwise(offsets)]
     return dataset
-
-
-def _pack(names: Sequence[str]) -> dict[str, Tensor]:
-    encoded = [name.encode() for name in names]
-    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-    np.cumsum([len(name) for name in encoded], out=offsets[1:])
-    text = np.frombuffer(bytearray(b"".join(encoded) or b"\0"), dtype=np.uint8)  # numpy refuses an empty buffer
-    return {"text": torch.from_numpy(text), "offsets": torch.from_numpy(offsets)}
-
-
-def _unpack(packed: Mapping[str, Tensor]) -> list[str]:
-    text, offsets = packed["text"].numpy().tobytes(), packed["offsets"].tolist()
-    return [text[start:end].decode() for start, end in pairwise(offsets)]
 
 
 # ------------------------------------------------------------------------------------------- the cache of them
@@ -188,25 +177,28 @@ def derived_path(path: Path, kind: str) -> Path:
 
 
 def kept_adjacency(
-    dataset: GraphDataset,
-    index: int,
-    normalize: Normalization,
-    add_self_loops: bool,
-    build: Callable[[], Adjacency],
+    dataset: GraphDataset, index: int, *, normalize: Normalization, add_self_loops: bool
 ) -> Adjacency:
     """The adjacency of one graph: from the cache when it is large and its data set is prepared."""
     changed = dataset._indices is not None or dataset.transform is not None
-    if dataset.path is None or changed or dataset.graph_sizes[index] < LARGE_GRAPH:
-        return build()
-    kind = f"{normalize}{'-loops' if add_self_loops else ''}-{index}"
-    path = derived_path(dataset.path, kind)
-    stamp = {"prepared": dataset.stamp}  # another file may have taken the place of the one that is open
-    with contextlib.suppress(DataError, ValueError, KeyError):  # damaged, or not there: built now
-        tensors, facts = read_tensors(path)
-        if stamp.items() <= facts.items():
-            return Adjacency.from_state(tensors, facts)
-    adj = build()
-    tensors, facts = adj.state()
-    with contextlib.suppress(OSError):  # a read-only folder: built anew each time
-        write_tensors(path, tensors, facts | stamp)
+    path = None
+    if dataset.path is not None and not changed and dataset.graph_sizes[index] >= LARGE_GRAPH:
+        path = derived_path(dataset.path, f"{normalize}{'-loops' if add_self_loops else ''}-{index}")
+        # The stamp: another file may have taken the place of the one that is open.
+        with contextlib.suppress(DataError, ValueError, KeyError):  # damaged, or not there: built now
+            tensors, facts = read_tensors(path)
+            if facts.get("prepared") == dataset.stamp:
+                return Adjacency.from_state(tensors, facts)
+    data = dataset[index]
+    adj = Adjacency.from_edge_index(
+        data.edge_index,
+        data.get("edge_weight"),
+        data.num_nodes,
+        normalize=normalize,
+        add_self_loops=add_self_loops,
+    )
+    if path is not None:
+        tensors, facts = adj.state()
+        with contextlib.suppress(OSError):  # a read-only folder: built anew each time
+            write_tensors(path, tensors, facts | {"prepared": dataset.stamp})
     return adj

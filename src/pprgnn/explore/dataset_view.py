@@ -10,8 +10,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.node_names import find_node
+from pprgnn.data.dataset import GraphDataset, find_node
 from pprgnn.data.split import PARTS, Split
 from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError

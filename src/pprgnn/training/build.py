@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from pprgnn.core.depth import Certificate, DepthRule, Influence
-from pprgnn.data.card import Task
+from pprgnn.data.catalog import Task
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import (
     beside,

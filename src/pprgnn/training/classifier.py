@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data.data import BaseData
 
-from pprgnn.data.card import Task
+from pprgnn.data.catalog import Task
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.own.objects import checked_graph, from_pyg
 from pprgnn.data.registry import load

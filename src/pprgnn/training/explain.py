@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.node_names import node_name
+from pprgnn.data.dataset import GraphDataset, node_name
 from pprgnn.training.attribution import Attribution, LayerReach, attribute
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.atomic_io import replacing
-from pprgnn.data.dataset import GraphDataset
-from pprgnn.data.node_names import find_node
+from pprgnn.data.dataset import GraphDataset, find_node
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.model import Model
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pprgnn.data import DataError
 from pprgnn.data.own.labels import learn_label, read_parts
-from pprgnn.data.own.schema import Columns, Schema
 from pprgnn.data.own.table import Table, read_table
+from pprgnn.data.own.tables import Columns, Schema
 
 
 def table_of(kind=None, **columns):

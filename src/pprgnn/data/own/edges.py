@@ -15,13 +15,13 @@ from torch import Tensor
 
 from pprgnn.data.own.features import learn_written, read_texts
 from pprgnn.data.own.reading import Reading, Style
-from pprgnn.data.own.table import Table, first
+from pprgnn.data.own.table import Table
 from pprgnn.data.own.text_file import trimmed
-from pprgnn.data.raw_files import distinct, is_dense, number_ids
+from pprgnn.data.raw_files import distinct, is_dense, number_ids, starts
 from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
-    from pprgnn.data.own.schema import Columns
+    from pprgnn.data.own.tables import Columns
 
 Index = NDArray[np.int64]
 Weights = NDArray[Any]
@@ -33,24 +33,24 @@ def edges_of(
     """`edge_index`, weights, the id of each node (as in the node table, or else sorted), and the node table."""
     ends = [str(columns.source), str(columns.destination)]
     if columns.empty_ids == "drop":
-        edges = with_ids(edges, ends, notes)
-        nodes = None if nodes is None else with_ids(nodes, [str(columns.id)], notes)
+        edges = _with_ids(edges, ends, notes)
+        nodes = None if nodes is None else _with_ids(nodes, [str(columns.id)], notes)
     if nodes is None:
         if len(edges) == 0:
             raise DataError(f"{edges.origin} has no edges and there is no node table, so there is no graph.")
         kept = np.ones(len(edges), dtype=bool)
-        ids, source, destination = _number_ends(*id_columns((edges, ends)))
+        ids, source, destination = _number_ends(*_id_columns((edges, ends)))
     else:
         if len(nodes) == 0:
             raise DataError(f"{nodes.origin} has no rows; expected one for each node.")
-        start, end, column = id_columns((edges, ends), (nodes, [str(columns.id)]))
-        nodes, ids = each_once(nodes, column.combine_chunks(), columns.duplicates, notes)
-        source, destination = look_up(start, ids), look_up(end, ids)
+        start, end, column = _id_columns((edges, ends), (nodes, [str(columns.id)]))
+        nodes, ids = _each_once(nodes, column.combine_chunks(), columns.duplicates, notes)
+        source, destination = _look_up(start, ids), _look_up(end, ids)
         kept = (source >= 0) & (destination >= 0)
         if not kept.all():
             strange = [(start, source < 0), (end, destination < 0)]
-            nodes, ids = with_unknown(edges, strange, nodes, ids, columns.unknown_nodes, notes)
-            source, destination = look_up(start, ids), look_up(end, ids)
+            nodes, ids = _with_unknown(edges, strange, nodes, ids, columns.unknown_nodes, notes)
+            source, destination = _look_up(start, ids), _look_up(end, ids)
             kept = (source >= 0) & (destination >= 0)
             source, destination = source[kept], destination[kept]
     if not len(source) and columns.empty_edges == "error":
@@ -58,14 +58,12 @@ def edges_of(
             f"{edges.origin} has no edges{' that join known nodes' if len(edges) else ''}; add some, or ask for a "
             f"graph without edges (--empty-edges allow)."
         )
-    weight = _weights(edges, columns.weight, reading) if columns.weight else None
-    if weight is not None and not kept.all():
-        weight = weight[kept]
+    weight = _weights(edges, columns.weight, reading)[kept] if columns.weight else None
     return *merge_edges(source, destination, weight, len(ids), columns.directed, notes), ids, nodes
 
 
 # ------------------------------------------------------------------------------------------------------ ids
-def with_ids(table: Table, names: Sequence[str], notes: list[str]) -> Table:
+def _with_ids(table: Table, names: Sequence[str], notes: list[str]) -> Table:
     """Only the rows in which these ids are filled."""
     if not any(table.column(name).null_count for name in names):
         return table
@@ -78,25 +76,27 @@ def with_ids(table: Table, names: Sequence[str], notes: list[str]) -> Table:
     return table.take(np.flatnonzero(~empty))
 
 
-def each_once(nodes: Table, ids: pa.Array, which: str, notes: list[str]) -> tuple[Table, pa.Array]:
+def _each_once(nodes: Table, ids: pa.Array, which: str, notes: list[str]) -> tuple[Table, pa.Array]:
     """One row for each id."""
     if pc.count_distinct(ids).as_py() == len(ids):
         return nodes, ids
+    number = np.asarray(ids.dictionary_encode().indices)  # of each row's id, in the order in which they appear
+    earliest = np.unique(number, return_index=True)[1]
     if which == "error":
-        _refuse_duplicates(nodes, ids)
-    number = np.asarray(ids.dictionary_encode().indices)
-    if which == "first":
-        rows = np.unique(number, return_index=True)[1]
-    else:
-        rows = len(number) - 1 - np.unique(number[::-1], return_index=True)[1]
-    rows.sort()
+        row = int(np.argmax(earliest[number] < np.arange(len(number))))
+        raise DataError(
+            f"{nodes.where(row)} has the node id {ids[row].as_py()!r}, which {nodes.where(earliest[number[row]])} "
+            f"already has; keep one row per node, or say which counts (--duplicates first or last)."
+        )
+    latest = len(number) - 1 - np.unique(number[::-1], return_index=True)[1]
+    rows = np.sort(earliest if which == "first" else latest)
     notes.append(
         f"{len(ids) - len(rows):,} of {len(ids):,} rows of {nodes.origin} repeat a node id: the {which} row counts"
     )
     return nodes.take(rows), ids.take(pa.array(rows))
 
 
-def with_unknown(
+def _with_unknown(
     edges: Table,
     strange: Sequence[tuple[pa.ChunkedArray, NDArray[np.bool_]]],
     nodes: Table,
@@ -127,7 +127,7 @@ def with_unknown(
     return nodes.take(rows), pa.concat_arrays([ids, new])
 
 
-def id_columns(*places: tuple[Table, Sequence[str]]) -> list[pa.ChunkedArray]:
+def _id_columns(*places: tuple[Table, Sequence[str]]) -> list[pa.ChunkedArray]:
     """These columns of these tables, all as whole numbers, or else all as the text that was written."""
     numbers = [_whole_numbers(table, names) for table, names in places]
     columns = [column for found in numbers for column in found]
@@ -135,11 +135,8 @@ def id_columns(*places: tuple[Table, Sequence[str]]) -> list[pa.ChunkedArray]:
         columns = [each for table, names in places for each in table.texts(names, na_is_missing=False)]
     named = [(table, name) for table, names in places for name in names]
     for (table, name), column in zip(named, columns, strict=True):
-        if (row := first(pc.is_null(column))) is not None:
-            raise DataError(
-                f"{table.where(row)}, column {name!r} must hold a node id, but is empty; fill it or drop the row "
-                f"(--empty-ids drop)."
-            )
+        problem = "must hold a node id, but is empty; fill it or drop the row (--empty-ids drop)"
+        table.refuse(pc.is_null(column), name, lambda _: problem)  # noqa: B023
     return columns
 
 
@@ -176,18 +173,7 @@ def _number_ends(source: pa.ChunkedArray, destination: pa.ChunkedArray) -> tuple
     return ids, position[: len(source)], position[len(source) :]
 
 
-def _refuse_duplicates(nodes: Table, ids: pa.Array) -> None:
-    seen: dict[Any, int] = {}
-    for row, node in enumerate(ids.to_pylist()):
-        if node in seen:
-            raise DataError(
-                f"{nodes.where(row)} has the node id {node!r}, which {nodes.where(seen[node])} already has; "
-                f"keep one row per node, or say which counts (--duplicates first or last)."
-            )
-        seen[node] = row
-
-
-def look_up(wanted: pa.ChunkedArray, ids: pa.Array) -> Index:
+def _look_up(wanted: pa.ChunkedArray, ids: pa.Array) -> Index:
     """Positions, -1 for ids that are not there."""
     if len(wanted) == 0:
         return np.empty(0, dtype=np.int64)
@@ -210,30 +196,21 @@ def learn_weight(edges: Table, name: str, style: Style) -> tuple[Reading | None,
 
 
 def _weights(edges: Table, name: str, reading: Reading | None) -> Weights:
-    column, text = edges.column(name), read_texts(edges, name, reading)
+    text = read_texts(edges, name, reading)
+    other = "name another weight column ('' for none)"
     weight: Weights
     if text is not None:
         weight, there, _ = (reading or Reading()).read(text)
-        if (row := first(~there & np.asarray(pc.is_valid(trimmed(text))))) is not None:
-            raise DataError(
-                f"{edges.where(row)}, column {name!r} must hold the weight of the edge, a number, but holds "
-                f"{text[row].as_py()!r}; correct it, or name another weight column ('' for none)."
-            )
+        wrong, what = ~there & np.asarray(pc.is_valid(trimmed(text))), "must hold the weight of the edge, a number"
+        edges.refuse(wrong, name, lambda row: f"{what}, but holds {text[row].as_py()!r}; correct it, or {other}")
     else:
-        there = np.asarray(pc.is_valid(column))
-        try:
-            weight = np.asarray(column.cast(pa.float64(), safe=False))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise DataError(
-                f"{edges.origin}, column {name!r} must hold weights, which are numbers, but holds {column.type}; "
-                f"name another weight column ('' for none)."
-            ) from None
-    if (row := first(~there)) is not None:
-        raise DataError(f"{edges.where(row)}, column {name!r} must hold the edge's weight, but is empty; fill it.")
-    if (row := first(~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0))) is not None:
-        raise DataError(
-            f"{edges.where(row)}, column {name!r} must be a finite number >= 0, but is {weight[row]}; correct it."
+        column = edges.converted(
+            name, lambda each: each.cast(pa.float64(), safe=False), "weights, which are numbers", other
         )
+        weight, there = np.asarray(column), np.asarray(pc.is_valid(column))
+    edges.refuse(~there, name, lambda _: "must hold the edge's weight, but is empty; fill it")
+    wrong = ~(np.abs(weight) <= np.finfo(np.float32).max) | (weight < 0)
+    edges.refuse(wrong, name, lambda row: f"must be a finite number >= 0, but is {weight[row]}; correct it")
     return weight
 
 
@@ -266,18 +243,11 @@ def merge_edges(
     return torch.from_numpy(edge_index), None if weight is None else torch.from_numpy(weight.astype(np.float32))
 
 
-def _starts(key: Index) -> NDArray[np.bool_]:
-    """Where a new value begins in sorted values."""
-    first = np.ones(len(key), dtype=bool)
-    np.not_equal(key[1:], key[:-1], out=first[1:])
-    return first
-
-
 def _sum_by_key(key: Index, weight: Weights) -> tuple[Index, Weights]:
     order = np.argsort(key, kind="stable")
     key = key[order]
-    starts = np.flatnonzero(_starts(key))
-    return key[starts], np.add.reduceat(weight[order], starts, dtype=np.float64) if len(starts) else weight
+    places = np.flatnonzero(starts(key))
+    return key[places], np.add.reduceat(weight[order], places, dtype=np.float64) if len(places) else weight
 
 
 def _sum_by_pair(
@@ -286,7 +256,7 @@ def _sum_by_pair(
     """The weight of each pair of nodes that is joined in one direction or in both."""
     key, weight = _sum_by_key(2 * pair + backward, weight)
     pair = key // 2
-    first = _starts(pair)
+    first = starts(pair)
     second = np.flatnonzero(~first)  # backward, directly after the same pair forward
     if not np.allclose(weight[second], weight[second - 1], rtol=1e-6, atol=0.0):
         notes.append("edges are listed in both directions with different weights: the two weights were added up")

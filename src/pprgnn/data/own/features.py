@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pprgnn.data.own.reading import Reading, Style, as_tuples, learn_reading, unknown_words
-from pprgnn.data.own.table import Table, first, is_list, is_text, some
+from pprgnn.data.own.table import Table, is_list, is_text, some
 from pprgnn.errors import DataError
 
 MOST_CATEGORIES = 50
@@ -61,11 +61,9 @@ class Feature:
             numbers, valid = self._numbers(table)
             values = (numbers - np.array(self.mean)) / np.array(self.scale)
             values[~valid] = 0.0  # what is missing is put at the mean
-            if (row := first((np.abs(values) > np.finfo(np.float32).max).any(axis=1))) is not None:
-                raise DataError(
-                    f"{table.where(row)}, column {self.name!r} is too far from all earlier values; correct it or "
-                    f"leave it empty."
-                )
+            far = (np.abs(values) > np.finfo(np.float32).max).any(axis=1)
+            problem = "is too far from all earlier values; correct it or leave it empty"
+            table.refuse(far, self.name, lambda _: problem)
         return np.hstack([values, ~valid[:, None]][: 1 + self.missing]).astype(np.float32)
 
     def _numbers(self, table: Table) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -115,7 +113,7 @@ class Feature:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Feature:
         """The inverse of :meth:`to_dict`."""
-        reading = Reading.from_dict(values["reading"]) if "reading" in values else None
+        reading = Reading(**as_tuples(values["reading"])) if "reading" in values else None
         return cls(**as_tuples(values) | {"reading": reading})
 
 
@@ -163,13 +161,14 @@ def learn_feature(
 def learn_written(table: Table, name: str, style: Style) -> tuple[Reading | None, str]:
     """How the numbers or dates of the column are written, if that is not plain, and what is uncertain about it."""
     column, file = table.column(name), table.file
+    # Programs that write decimal commas put semicolons between columns.
     if is_text(column.type):
-        return learn_reading(column, style, file is not None and file.has_commas)
+        return learn_reading(column, style, file is not None and file.delimiter == ";")
     if not pa.types.is_floating(column.type) or file is None:
         return None, ""
     if file.decimal != ".":
         return Reading(file.decimal), ""
-    if file.has_commas and style.decimal is None and _may_be_thousands(column):
+    if file.delimiter == ";" and style.decimal is None and _may_be_thousands(column):
         reading, doubt = learn_reading(table.texts([name])[0], style, comma_first=True)
         return (reading, doubt) if reading is not None and reading.decimal == "," else (None, "")
     return None, ""
@@ -222,48 +221,35 @@ def _numbers(
     """The column as numbers (rows, 1), and which are there; times and dates in microseconds."""
     text = read_texts(table, name, reading)
     if text is not None:
-        reading = reading or Reading()
-        numbers, valid, wrong = reading.read(text)
-        if (row := first(wrong)) is not None:
-            raise DataError(
-                f"{table.where(row)}, column {name!r} must hold a {reading.described}, but holds "
-                f"{text[row].as_py()!r}; correct it, or leave it empty or out."
-            )
-        _check_finite(table, name, numbers, valid)
-        return numbers[:, None], valid
-    column = table.column(name)
-    kind = column.type
-    try:
-        if pa.types.is_temporal(kind):
-            of_day, length = pa.types.is_time(kind), pa.types.is_duration(kind)
-            unit = pa.time64("us") if of_day else pa.duration("us") if length else pa.timestamp("us")
-            column = column.cast(unit, safe=False).cast(pa.int64())
-        numbers = column.cast(pa.float64(), safe=False).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(
-            f"{table.origin}, column {name!r} must hold numbers or text, but holds {kind}; convert it or leave it "
-            f"out."
-        ) from None
-    valid = np.asarray(pc.is_valid(column))
-    _check_finite(table, name, numbers, valid)
+        way = reading or Reading()
+        numbers, valid, wrong = way.read(text)
+        expected, remedy = f"must hold a {way.described}", "correct it, or leave it empty or out"
+        table.refuse(wrong, name, lambda row: f"{expected}, but holds {text[row].as_py()!r}; {remedy}")
+    else:
+        column = table.converted(name, _as_floats, "numbers or text", "convert it or leave it out")
+        numbers, valid = column.to_numpy(), np.asarray(pc.is_valid(column))
+    _check_finite(table, name, numbers[:, None], valid)
     return numbers[:, None], valid
+
+
+def _as_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        of_day, length = pa.types.is_time(kind), pa.types.is_duration(kind)
+        unit = pa.time64("us") if of_day else pa.duration("us") if length else pa.timestamp("us")
+        column = column.cast(unit, safe=False).cast(pa.int64())
+    return column.cast(pa.float64(), safe=False)
 
 
 def _vectors(table: Table, name: str, width: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The column as (rows, width) numbers, and which rows are there."""
+    flat = table.converted(
+        name, lambda column: pc.list_flatten(column.drop_null()).cast(pa.float64(), safe=False), "lists of numbers"
+    )
     column = table.column(name)
-    try:
-        lengths = pc.fill_null(pc.list_value_length(column), width).to_numpy()
-        flat = pc.list_flatten(column.drop_null()).cast(pa.float64(), safe=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(
-            f"{table.origin}, column {name!r} must hold lists of numbers, but holds {column.type}; convert it."
-        ) from None
-    if (row := first(lengths != width)) is not None:
-        raise DataError(
-            f"{table.where(row)}, column {name!r} must hold {width} numbers, but holds {int(lengths[row])}; "
-            f"make all lists equally long."
-        )
+    lengths = pc.fill_null(pc.list_value_length(column), width).to_numpy()
+    expected, remedy = f"must hold {width} numbers", "make all lists equally long"
+    table.refuse(lengths != width, name, lambda row: f"{expected}, but holds {int(lengths[row])}; {remedy}")
     if flat.null_count:
         raise DataError(f"{table.origin}, column {name!r} has missing numbers inside its lists; fill them.")
     valid = np.asarray(pc.is_valid(column))
@@ -274,9 +260,8 @@ def _vectors(table: Table, name: str, width: int) -> tuple[NDArray[np.float64], 
 
 
 def _check_finite(table: Table, name: str, numbers: NDArray[np.float64], valid: NDArray[np.bool_]) -> None:
-    finite = np.isfinite(numbers) if numbers.ndim == 1 else np.isfinite(numbers).all(axis=1)
-    if (row := first(~finite & valid)) is not None:
-        raise DataError(
-            f"{table.where(row)}, column {name!r} must be finite, but is {numbers[row]}; correct it or leave it "
-            f"empty."
-        )
+    wrong = ~np.isfinite(numbers).all(axis=1) & valid
+    problem = "must be finite, but is {}; correct it or leave it empty"
+    table.refuse(
+        wrong, name, lambda row: problem.format(numbers[row] if numbers.shape[1] > 1 else numbers[row, 0])
+    )

@@ -49,8 +49,13 @@ class Label:
 
     def encode(self, table: Table) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Class numbers (rows,), -1 for none, or zeros and ones (rows, classes); and which rows are labelled."""
+        y: NDArray[Any] = np.full(len(table), -1)
+        if self.multi:
+            y = np.zeros((len(table), len(self.classes)), dtype=np.float32)
+        if set(self.columns).isdisjoint(table.names):  # new rows: all are to be predicted
+            return y, np.zeros(len(table), dtype=bool)
         if self.kind == "columns":
-            return self._encode_columns(table)
+            return y, self._encode_columns(table, y)
         names, row, labelled = _entries(table, self.columns[0], self.separator)
         found = pc.index_in(names, value_set=pa.array(self.classes, pa.string()))
         if (unknown := first(pc.is_null(found))) is not None:
@@ -59,17 +64,13 @@ class Label:
                 f"{names[unknown].as_py()!r}, which is none of the {len(self.classes)} known classes "
                 f"({some(self.classes)}); correct it or leave it empty."
             )
-        y: NDArray[Any]
         if self.multi:
-            y = np.zeros((len(table), len(self.classes)), dtype=np.float32)
             y[row, np.asarray(found)] = 1.0
         else:
-            y = np.full(len(table), -1)
             y[row] = np.asarray(found)
         return y, labelled
 
-    def _encode_columns(self, table: Table) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        y = np.zeros((len(table), len(self.columns)), dtype=np.float32)
+    def _encode_columns(self, table: Table, y: NDArray[Any]) -> NDArray[np.bool_]:
         labelled = np.zeros(len(table), dtype=bool)
         for i, name in enumerate(self.columns):
             y[:, i], known = _zero_or_one(table, name)
@@ -79,7 +80,7 @@ class Label:
                     f"({', '.join(self.columns)}) or none."
                 )
             labelled = known
-        return y, labelled
+        return labelled
 
     def guesses(self, separator: str | None) -> list[str]:
         """What was guessed about the label, and how to say otherwise; ``separator`` as the user gave it."""
@@ -99,6 +100,8 @@ class Label:
 
 def learn_label(table: Table, columns: tuple[str, ...], separator: str | None) -> Label:
     """What classes there are; ``separator=None`` looks whether the text is a list."""
+    for each in columns:
+        table.column(each)  # refuses unknown names
     if len(columns) > 1:
         label = Label(columns, "columns", columns)
         if not label.encode(table)[1].any():
@@ -155,11 +158,9 @@ def read_parts(table: Table, name: str) -> NDArray[np.int64]:
     """A split column: 0 for train, 1 for validation, 2 for test, -1 for none."""
     text = pc.utf8_lower(pc.fill_null(table.text(name), ""))
     found = pc.index_in(text, value_set=pa.array(list(PARTS), pa.string()))
-    if (row := first(pc.is_null(found))) is not None:
-        raise DataError(
-            f"{table.where(row)}, column {name!r} must say train, val, test or nothing, but says "
-            f"{text[row].as_py()!r}; correct it or name another split column."
-        )
+    expected, remedy = "must say train, val, test or nothing", "correct it or name another split column"
+    wrong = pc.is_null(found)
+    table.refuse(wrong, name, lambda row: f"{expected}, but says {text[row].as_py()!r}; {remedy}")
     parts = np.array(list(PARTS.values()), dtype=np.int64)
     return np.asarray(parts[np.asarray(found)])
 
@@ -191,7 +192,8 @@ def _entries(table: Table, name: str, separator: str) -> tuple[pa.Array, NDArray
     """
     column = table.column(name)
     if is_list(column.type):
-        lists = _text_lists(table, name, column)
+        as_texts = pa.list_(pa.string())
+        lists = table.converted(name, lambda each: each.cast(as_texts), "lists of class names").combine_chunks()
     elif separator:
         lists = pc.split_pattern(table.text(name), separator).combine_chunks()
     else:
@@ -203,15 +205,6 @@ def _entries(table: Table, name: str, separator: str) -> tuple[pa.Array, NDArray
     kept = pc.fill_null(pc.not_equal(names, ""), False)
     row = np.flatnonzero(labelled)[np.asarray(pc.list_parent_indices(lists))]
     return names.filter(kept), row[np.asarray(kept)], labelled
-
-
-def _text_lists(table: Table, name: str, column: pa.ChunkedArray) -> pa.Array:
-    try:
-        return column.cast(pa.list_(pa.string())).combine_chunks()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(
-            f"{table.origin}, column {name!r} must hold lists of class names, but holds {column.type}; convert it."
-        ) from None
 
 
 def _classes(names: pa.Array) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""A user's own graph from objects of other libraries: networkx (and GraphML), SciPy, PyG."""
+"""A user's own graph from other libraries and their files: networkx, GraphML, SciPy, PyG, npz."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from xml.etree.ElementTree import ParseError
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -19,21 +20,25 @@ from torch_geometric.data.data import BaseData
 from torch_geometric.utils import coalesce, is_undirected
 
 from pprgnn.data.dataset import Facts, GraphDataset
+from pprgnn.data.own.edges import merge_edges
 from pprgnn.data.own.table import Table
 from pprgnn.data.own.tables import from_tables
+from pprgnn.data.raw_files import plain_arrays
 from pprgnn.data.sparse_features import compact, is_sparse, not_finite
 from pprgnn.data.sparse_features import from_scipy as sparse_features
 from pprgnn.errors import DataError
 
 if TYPE_CHECKING:
     import networkx as nx
-    import scipy.sparse as sp
 
 ID = "node id"  # the column of the nodes of a networkx graph
 WEIGHT = "weight"  # of its edges
 FEW_NODES, NODES_PER_EDGE = 10**6, 100  # more, without a row for each, are taken for a wrong number
 FEW_CLASSES = 10_000
-ANY = ("edge_index", "num_nodes")  # attributes that every graph has, in its own size
+# The names under which npz files keep the parts of a graph.
+NPZ_EDGES = ("edges", "edge_index", "edge_list")
+NPZ_FEATURES = ("node_features", "features", "x", "attr_matrix")
+NPZ_LABELS = ("node_labels", "labels", "y")
 
 
 # ------------------------------------------------------------------------------------------ networkx, GraphML
@@ -48,7 +53,8 @@ def from_networkx(
         raise DataError("The networkx graph has no nodes; expected at least one.")
     write = int if all(_fits_int64(node) for node in graph) else str
     rows = list(graph.nodes.values())
-    nodes: dict[str, Any] = {str(key): [row.get(key) for row in rows] for key in _keys(rows)}
+    keys = dict.fromkeys(key for row in rows for key in row)
+    nodes: dict[str, Any] = {str(key): [row.get(key) for row in rows] for key in keys}
     if ID in nodes:
         raise DataError(f"A node attribute cannot be called {ID!r}, which is the node itself; rename it.")
     nodes[ID] = [write(node) for node in graph]
@@ -96,22 +102,17 @@ def _fits_int64(node: object) -> bool:
     return isinstance(node, Integral) and not isinstance(node, bool) and -(2**63) <= int(node) < 2**63
 
 
-def _keys(rows: Iterable[Mapping[Any, Any]]) -> list[Any]:
-    return list(dict.fromkeys(key for row in rows for key in row))
-
-
 def _table(columns: Mapping[str, Any], origin: str) -> Table:
-    return Table(pa.table({name: _arrow(name, values, origin) for name, values in columns.items()}), origin)
-
-
-def _arrow(name: str, values: Any, origin: str) -> pa.Array:
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise DataError(
-            f"Attribute {name!r} of {origin} must have values of one type, but {error}; make them all numbers "
-            f"or all texts."
-        ) from error
+    arrays = {}
+    for name, values in columns.items():
+        try:
+            arrays[name] = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:  # noqa: PERF203
+            raise DataError(
+                f"Attribute {name!r} of {origin} must have values of one type, but {error}; make them all numbers "
+                f"or all texts."
+            ) from error
+    return Table(pa.table(arrays), origin)
 
 
 # ----------------------------------------------------------------------------------------- matrices and tensors
@@ -124,8 +125,6 @@ def from_scipy(
     class_names: Sequence[str] | None = None,
 ) -> GraphDataset:
     """A SciPy matrix: entry (i, j) is the edge ``i -> j`` and its value the weight; directed if not symmetric."""
-    import scipy.sparse as sp
-
     csr = sp.csr_array(matrix, copy=True)
     if csr.shape[0] != csr.shape[1]:
         raise DataError(f"A SciPy adjacency matrix must be square, but has shape {csr.shape}.")
@@ -138,13 +137,13 @@ def from_scipy(
     if (coo.data != 1).any():
         data.edge_weight = torch.from_numpy(coo.data.astype(np.float32))
     if x is not None:
-        data.x = features_of(x, f"{name}: x")
+        data.x = _features(x, f"{name}: x")
     if y is not None:
-        data.y = tensor_of(y, f"{name}: y")
+        data.y = _tensor(y, f"{name}: y")
     return from_pyg(data, name=name, class_names=class_names)
 
 
-def tensor_of(values: Any, what: str) -> Tensor:
+def _tensor(values: Any, what: str) -> Tensor:
     """An array of any library as a tensor of float32 or int64."""
     if isinstance(values, Tensor):
         return values
@@ -154,11 +153,10 @@ def tensor_of(values: Any, what: str) -> Tensor:
     return torch.from_numpy(array.astype(np.float32 if array.dtype.kind == "f" else np.int64))
 
 
-def features_of(values: Any, what: str) -> Tensor:
-    """As :func:`tensor_of`, without filling a SciPy matrix with zeros where it need not be."""
-    if not hasattr(values, "tocsr") or values.dtype.kind not in "biuf":
-        return tensor_of(values, what)
-    return sparse_features(values)
+def _features(values: Any, what: str) -> Tensor:
+    """The same, without filling a SciPy matrix with zeros where it need not be."""
+    sparse = hasattr(values, "tocsr") and values.dtype.kind in "biuf"
+    return sparse_features(values) if sparse else _tensor(values, what)
 
 
 def from_pyg(
@@ -172,24 +170,29 @@ def from_pyg(
                 f"{name} must hold graphs of type Data, but holds {type(data).__name__}; "
                 f"HeteroData becomes one by its method to_homogeneous()."
             )
+    if not graphs:
+        raise DataError(f"{name} must have at least one graph, but has none.")
     checked = [checked_graph(data, f"{name}[{i}]" if len(graphs) > 1 else name) for i, data in enumerate(graphs)]
     _check_alike(checked, name)
-    if not checked:
-        raise DataError(f"{name} must have at least one graph, but has none.")
-    node_task, multi_label = _task(checked, name)
+    labels = [data.y for data in checked if data.y is not None]
+    per_node = all(data.y is None or len(data.y) == data.num_nodes for data in checked)
+    if not per_node and not (len(graphs) > 1 and all(len(y) == 1 for y in labels)):
+        raise DataError(
+            f"{name}: y must have one row per node ({checked[0].num_nodes}) or, with many graphs, one per graph, "
+            f"but has shape {tuple(labels[0].shape)}."
+        )
+    multi_label = bool(labels) and labels[0].dim() == 2 and labels[0].size(1) > 1
+    classes = max((y.size(1) if multi_label else int(y.max()) + 1 for y in labels if y.numel()), default=0)
     unused = sorted(set(graphs[0].keys()) - set(checked[0].keys()))
-    if multi_label:
-        classes = checked[0].y.size(-1)
-    else:
-        labels = [data.y for data in checked if data.y is not None and data.y.numel()]
-        classes = max((int(y.max()) + 1 for y in labels), default=0)
     facts = Facts(
         name=name,
-        task="node" if node_task else "graph",
+        task="node" if per_node else "graph",
         multi_label=multi_label,
         metric="micro-F1" if multi_label else "accuracy",
         class_names=tuple(class_names) if class_names is not None else tuple(str(i) for i in range(classes)),
-        directed=not all(_is_undirected(data) for data in checked),
+        directed=not all(
+            is_undirected(data.edge_index, data.get("edge_weight"), num_nodes=data.num_nodes) for data in checked
+        ),
         guessed=(f"what the graphs hold but is not used: {', '.join(unused)}",) if unused else (),
     )
     if len(facts.class_names) < classes:
@@ -197,35 +200,19 @@ def from_pyg(
     return GraphDataset.from_graphs(checked, facts)
 
 
-def _is_undirected(data: Data) -> bool:
-    return bool(is_undirected(data.edge_index, data.get("edge_weight"), num_nodes=data.num_nodes))
-
-
 def _check_alike(graphs: Sequence[Data], name: str) -> None:
     """PyG collates only graphs that have the same attributes, equally wide."""
-    widths = [{key: list(data[key].shape[1:]) for key in data.keys() if key not in ANY} for data in graphs]  # noqa: SIM118
+    per_graph = ("edge_index", "num_nodes")
+    widths = [
+        {key: list(value.shape[1:]) for key, value in data.to_dict().items() if key not in per_graph}
+        for data in graphs
+    ]
     for i, found in enumerate(widths):
         if found != widths[0]:
             raise DataError(
                 f"All graphs of {name} must have the same attributes, equally wide, but graph 0 has {widths[0]} "
                 f"and graph {i} has {found}; make them alike."
             )
-
-
-def _task(graphs: Sequence[Data], name: str) -> tuple[bool, bool]:
-    """Whether labels belong to nodes, and whether there are several each."""
-    y = graphs[0].y
-    if y is None:
-        return True, False
-    multi_label = y.dim() == 2 and y.size(1) > 1
-    node_task = all(data.y is not None and data.y.size(0) == data.num_nodes for data in graphs)
-    graph_task = all(data.y is not None and data.y.size(0) == 1 for data in graphs)
-    if not node_task and not (graph_task and len(graphs) > 1):
-        raise DataError(
-            f"{name}: y must have one row per node ({graphs[0].num_nodes}) or, with many graphs, one per graph, "
-            f"but has shape {tuple(y.shape)}."
-        )
-    return node_task, multi_label
 
 
 def checked_graph(data: Data, name: str) -> Data:
@@ -246,8 +233,7 @@ def checked_graph(data: Data, name: str) -> Data:
             f"{name}: edge_index must name nodes 0 ... {num_nodes - 1}, but names {int(edge_index.min())} to "
             f"{int(edge_index.max())}; renumber the nodes or set num_nodes."
         )
-    result = Data(num_nodes=num_nodes)
-    weight = data.get("edge_weight")
+    result, weight = Data(num_nodes=num_nodes), data.get("edge_weight")
     if weight is not None:
         weight = weight.float().reshape(-1)
         if weight.numel() != edge_index.size(1) or not bool((torch.isfinite(weight) & (weight >= 0)).all()):
@@ -314,3 +300,88 @@ def _checked_labels(y: Tensor, name: str) -> Tensor:
             f"the classes so."
         )
     return y.long()
+
+
+# ------------------------------------------------------------------------------------------------------ npz files
+def from_npz(path: Path | str, *, name: str | None = None, directed: bool = False) -> GraphDataset:
+    """An npz file: edges, node features, labels and masks under their usual names, or a SciPy sparse matrix.
+
+    The names that Shchur et al. (2018) use (``adj_data``, ``attr_data``, ...) are known, too. Edges are undirected
+    unless ``directed=True``; a SciPy matrix is what it is. Nothing is ever unpickled.
+    """
+    path = Path(path)
+    name = name or path.stem
+    if not path.is_file():
+        raise DataError(f"{path} does not exist; name an npz file.")
+    with plain_arrays(path, "npz file", "save it again") as file:
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise DataError(f"{path} must be an npz file of several arrays, but is a single one; use numpy.savez.")
+        if {"format", "shape"} <= set(file.files):
+            matrix: Any = sp.load_npz(path)  # never unpickles
+            return from_scipy(matrix, name=name)
+        data, class_names = _npz_graph(file, path)
+    checked = checked_graph(data, path.name)
+    if not directed:
+        source, destination = checked.edge_index.numpy()
+        weight = checked.edge_weight.numpy() if "edge_weight" in checked else None
+        checked.edge_index, weight = merge_edges(source, destination, weight, checked.num_nodes, False, [])
+        if weight is not None:
+            checked.edge_weight = weight
+    return from_pyg(checked, name=name, class_names=class_names)
+
+
+def _npz_graph(file: Any, path: Path) -> tuple[Data, tuple[str, ...] | None]:
+    x: Any = _matrix(file, "attr_") if "attr_indptr" in file.files else _array(file, NPZ_FEATURES)
+    y, class_names, data = _array(file, NPZ_LABELS), None, Data()
+    if y is not None and y.dtype.kind == "U":
+        names, y = np.unique(y, return_inverse=True)
+        class_names = tuple(names.tolist())
+    if "adj_indptr" in file.files:
+        coo = _matrix(file, "adj_").tocoo()
+        pairs, data.num_nodes = np.stack([coo.row, coo.col]), coo.shape[0]
+        if (coo.data != 1).any():
+            data.edge_weight = _tensor(coo.data, f"{path}: adj_data")
+    else:
+        pairs = _npz_pairs(file, path)
+        named = int(pairs.max()) + 1 if pairs.size else 0
+        data.num_nodes = next((each.shape[0] for each in (x, y) if each is not None and each.ndim), named)
+    data.edge_index = torch.from_numpy(pairs.astype(np.int64))
+    if x is not None:
+        data.x = _features(x, f"{path}: x")
+    if y is not None:
+        data.y = _tensor(y, f"{path}: y")
+    for part in ("train", "val", "test"):
+        mask = _array(file, (f"{part}_mask", f"{part}_masks"))
+        if mask is not None:  # one row per split, or one column
+            mask = mask.T if mask.ndim == 2 and len(mask) != data.num_nodes else mask
+            data[f"{part}_mask"] = _tensor(mask, f"{path}: {part}_mask")
+    return data, class_names
+
+
+def _npz_pairs(file: Any, path: Path) -> NDArray[Any]:
+    edges = _array(file, NPZ_EDGES)
+    if edges is None:
+        raise DataError(
+            f"{path} has no edges: expected one of {', '.join(NPZ_EDGES)} or a SciPy matrix, but it holds "
+            f"{', '.join(file.files) or 'nothing'}."
+        )
+    if edges.ndim != 2 or 2 not in edges.shape or edges.dtype.kind not in "iu":
+        raise DataError(
+            f"{path}: edges must be whole numbers in shape (edges, 2) or (2, edges), but are {edges.dtype} in "
+            f"shape {edges.shape}; save them so."
+        )
+    square = edges.shape == (2, 2) and "edge_index" in file.files
+    return edges.T if edges.shape[1] == 2 and not square else edges
+
+
+def _array(file: Any, names: Sequence[str]) -> NDArray[Any] | None:
+    """The first of these arrays that is there."""
+    return next((file[name] for name in names if name in file.files), None)
+
+
+def _matrix(file: Any, prefix: str) -> Any:
+    """A SciPy matrix as Shchur et al. write it."""
+    parts = (file[f"{prefix}data"], file[f"{prefix}indices"], file[f"{prefix}indptr"])
+    matrix = sp.csr_array(parts, shape=tuple(file[f"{prefix}shape"].tolist()))
+    matrix.check_format()
+    return matrix

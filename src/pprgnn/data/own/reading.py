@@ -105,11 +105,6 @@ class Reading:
         thousands = style.thousands or self.thousands
         return replace(self, decimal=decimal, thousands="" if thousands == decimal else thousands)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Reading:
-        """The inverse of `dataclasses.asdict`, also after JSON."""
-        return cls(**as_tuples(values))
-
     # ----------------------------------------------------------------------------------------------------- parsing
     @cached_property
     def _pattern(self) -> str:

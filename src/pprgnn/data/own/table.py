@@ -6,10 +6,10 @@ import difflib
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pprgnn.data.own.text_file import GZIP, TextFile, open_text_file, trimmed
 from pprgnn.errors import DataError
 
+T = TypeVar("T")
 TEXT = (".csv", ".tsv", ".tab", ".txt", ".edges", ".edgelist")
 PARQUET = (".parquet", ".pq")
 EXCEL = (".xlsx", ".xlsm")
@@ -45,7 +46,6 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
         return list(self.columns.column_names)
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class Table:
         """Columns as text, exactly as written: 007 stays 007; ``na_is_missing=False``: NA and null stay, too."""
         columns = [self.column(name) for name in names]
         if self.file is None:
-            return [self._as_text(name, column) for name, column in zip(names, columns, strict=True)]
+            return [self.converted(name, _as_text) for name in names]
         if all(is_text(column.type) and (na_is_missing or not column.null_count) for column in columns):
             return columns
         table = self.file.read(as_text=names, na_is_missing=na_is_missing).select(list(names))
@@ -87,18 +87,31 @@ class Table:
             self._texts[name] = trimmed(text)
         return self._texts[name]
 
-    def _as_text(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        kind = column.type
+    def converted(
+        self, name: str, change: Callable[[Any], T], expected: str = "text or numbers here", remedy: str = ""
+    ) -> T:
+        """What Arrow makes of a column, or a refusal of its type."""
+        column = self.column(name)
         try:
-            if isinstance(kind, pa.BaseExtensionType):  # a UUID
-                return pa.chunked_array([[None if each is None else str(each) for each in column.to_pylist()]])
-            if pa.types.is_floating(kind):
-                column = pc.if_else(pc.is_nan(column), None, column)
-            return column.cast(pa.string())
+            return change(column)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise DataError(
-                f"{self.origin}, column {name!r} must hold text or numbers here, but holds {kind}; convert it."
+                f"{self.origin}, column {name!r} must hold {expected}, but holds {column.type}; "
+                f"{remedy or 'convert it'}."
             ) from None
+
+    def refuse(self, rows: Any, name: str, message: Callable[[int], str]) -> None:
+        """Raise for the first of these rows, if there is one, with what is wrong with its value."""
+        if (row := first(rows)) is not None:
+            raise DataError(f"{self.where(row)}, column {name!r} {message(row)}.")
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if isinstance(column.type, pa.BaseExtensionType):  # a UUID
+        return pa.chunked_array([[None if each is None else str(each) for each in column.to_pylist()]])
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
+    return column.cast(pa.string())
 
 
 def _taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:

@@ -2,37 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.own.edges import edges_of, learn_weight
-from pprgnn.data.own.features import learn_feature
-from pprgnn.data.own.labels import class_remarks, learn_label, read_parts
-from pprgnn.data.own.reading import Reading, Style
-from pprgnn.data.own.schema import (
-    LEARNED,
-    OF_NODES,
-    Columns,
-    Schema,
-    as_fields,
-    guess_edge_columns,
-    guess_node_columns,
-    without_false_header,
-)
+from pprgnn.data.own.features import Feature, learn_feature
+from pprgnn.data.own.labels import Label, class_remarks, learn_label, read_parts
+from pprgnn.data.own.reading import Reading, Style, as_tuples
 from pprgnn.data.own.table import Table, read_table
 from pprgnn.errors import DataError
 
 Source: TypeAlias = "Path | str | pa.Table | Table"
 Row: TypeAlias = "tuple[str, str, str, str]"  # table, column, how it is read, a remark
+LISTS = ("label", "features", "ignore", "categorical")  # fields of `Columns` below
+LEARNED = (*LISTS, "label_separator")  # what a schema has settled
+OF_NODES = ("id", "split", *LEARNED, "unknown_nodes", "duplicates")  # what needs a node table
+CHOICES = {  # fields of `Columns`, the default first
+    "unknown_nodes": ("error", "drop", "add"),
+    "duplicates": ("error", "first", "last"),
+    "empty_ids": ("error", "drop"),
+    "empty_edges": ("error", "allow"),
+}
+# What people call these columns, best first, in lower case without blanks, dashes and underscores.
+SOURCE_NAMES = ("source", "src", "from", "fromnodeid", "sourceid", "u", "node1", "id1", "head", "citing")
+DESTINATION_NAMES = ("target", "destination", "dst", "to", "tonodeid", "targetid", "v", "node2", "id2", "tail")
+WEIGHT_NAMES = ("weight", "edgeweight", "w", "strength")
+ID_NAMES = ("id", "nodeid", "node", "name", "key", "uid")
+LABEL_NAMES = ("label", "class", "target", "y", "labels", "category")
+SPLIT_NAMES = ("split", "part", "subset", "set", "fold")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column is what and how tables are read; ``None`` is guessed (and the guess is told)."""
+
+    source: str | None = None
+    destination: str | None = None
+    weight: str | None = None  # "": there is none
+    id: str | None = None
+    label: tuple[str, ...] | None = None  # (): there is none
+    split: str | None = None  # "": there is none
+    features: tuple[str, ...] | None = None  # None: every other column
+    ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    label_separator: str | None = None  # "": never a list
+    directed: bool = False
+    encoding: str | None = None  # of text files; None: UTF-8
+    decimal: str | None = None  # "." or ","
+    thousands: str | None = None  # ",", ".", " " or "'"
+    date: str | None = None  # "dmy", "mdy" or "ymd"
+    unknown_nodes: str = "error"  # edges to nodes without a row: "drop" them, or "add" the nodes
+    duplicates: str = "error"  # rows with the same node id: the "first" or the "last" counts
+    empty_ids: str = "error"  # rows without a node id: "drop" them
+    empty_edges: str = "error"  # "allow" a graph without edges
+
+    def __post_init__(self) -> None:
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise DataError(
+                    f"The option {name} must be one of {', '.join(known)}, but is {getattr(self, name)!r}."
+                )
+        _ = self.style  # refuses what it does not know
+
+    @property
+    def style(self) -> Style:
+        """How values are written, as far as that was said."""
+        return Style(self.decimal, self.thousands, self.date)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How tables become a graph, completely: what prediction needs to treat new tables the same way."""
+
+    columns: Columns
+    features: tuple[Feature, ...]
+    label: Label | None
+    weight: Reading | None = None  # how the weights of edges are written, if they came as text
+
+    def with_style(self, style: Style) -> Schema:
+        """The same, with values that are written as the user says now."""
+        if style == Style():
+            return self
+        features = tuple(feature.with_style(style) for feature in self.features)
+        return replace(self, features=features, weight=(self.weight or Reading()).with_style(style))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        features = [feature.to_dict() for feature in self.features]
+        plain = asdict(self) | {"features": features}
+        return dict(json.loads(json.dumps(plain)))  # the same before and after it was written to a file
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Schema:
+        """The inverse of :meth:`to_dict`."""
+        features = tuple(Feature.from_dict(feature) for feature in values["features"])
+        label = None if values["label"] is None else Label(**as_tuples(values["label"]))
+        weight = None if values.get("weight") is None else Reading(**as_tuples(values["weight"]))
+        return cls(Columns(**as_tuples(values["columns"])), features, label, weight)
 
 
 def from_tables(
@@ -60,19 +138,21 @@ def from_tables(
     How each column was read is in ``dataset.facts.columns``, every guess in ``dataset.facts.guessed``.
     """
     known = None if schema is None else schema if isinstance(schema, Schema) else Schema.from_dict(schema)
-    given = as_fields(named)
+    given = _as_fields(named)
     if known is not None and (columns is not None or any(key in LEARNED for key in given)):
         raise DataError(f"A schema already says what the columns are; leave out {', '.join(given) or 'columns'}.")
     columns = replace(columns or (known.columns if known else Columns()), **given)
     notes: list[str] = []
     edge_table = _table(edges, "the edge table", header, columns, columns.source, notes)
-    if nodes is None:
-        _refuse_node_options(given)
+    for key in OF_NODES:
+        if nodes is None and given.get(key):
+            option = "--" + {"label": "target"}.get(key, key).replace("_", "-")
+            raise DataError(f"{option} is about the node table, but there is none; add --nodes FILE, or drop it.")
     node_table = None if nodes is None else _table(nodes, "the node table", header, columns, columns.id, notes)
-    edge_table = without_false_header(edge_table, node_table, header, columns, notes)
+    edge_table = _without_false_header(edge_table, node_table, header, columns, notes)
     if known is None:
-        columns = guess_edge_columns(edge_table, columns, notes)
-        columns = columns if node_table is None else guess_node_columns(node_table, columns, notes)
+        columns = _guess_edge_columns(edge_table, columns, notes)
+        columns = columns if node_table is None else _guess_node_columns(node_table, columns, notes)
     elif (node_table is None) != (columns.id is None):
         had, came = ("a", "none") if node_table is None else ("no", "one")
         raise DataError(f"The earlier graph had {had} node table, but {came} came; pass the same tables as then.")
@@ -84,9 +164,8 @@ def from_tables(
         known = known.with_style(Style(*(given.get(key) for key in ("decimal", "thousands", "date"))))
         weight_reading = known.weight
     edge_index, weight, ids, node_table = edges_of(edge_table, node_table, columns, weight_reading, notes)
-    data = Data(edge_index=edge_index, num_nodes=len(ids))
-    if weight is not None:
-        data.edge_weight = weight
+    weights = {} if weight is None else {"edge_weight": weight}
+    data = Data(edge_index=edge_index, num_nodes=len(ids), **weights)
     later = known is not None
     known = replace(known or _learn(node_table, columns, rows, notes), columns=columns, weight=weight_reading)
     if node_table is not None:
@@ -115,11 +194,14 @@ def from_tables(
     return dataset
 
 
-def _refuse_node_options(given: Mapping[str, Any]) -> None:
-    for key in OF_NODES:
-        if given.get(key):
-            option = "--" + {"label": "target"}.get(key, key).replace("_", "-")
-            raise DataError(f"{option} is about the node table, but there is none; add --nodes FILE, or drop it.")
+def _as_fields(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by name as the fields of `Columns`, or an error for one that it does not have."""
+    for key in named:
+        if key not in Columns.__dataclass_fields__:
+            options = ", ".join(Columns.__dataclass_fields__)
+            raise DataError(f"There is no option {key!r}; the options are {options}.")
+    several = {key: [value] if isinstance(value, str) else value for key, value in named.items() if key in LISTS}
+    return dict(named) | {k: None if names is None else tuple(filter(None, names)) for k, names in several.items()}
 
 
 def _table(
@@ -136,6 +218,85 @@ def _table(
     if header is None and not table.header:
         notes.append(f"{table.origin} has no header line")
     return table
+
+
+# ------------------------------------------------------------------------------------------------ guesses by name
+def _without_false_header(
+    table: Table, nodes: Table | None, header: bool | None, columns: Columns, notes: list[str]
+) -> Table:
+    """A first line of two node ids is an edge, not a header: losing it would go unnoticed."""
+    if header is not None or table.path is None or not table.header or len(table.names) < 2:
+        return table
+    first, second = table.names[:2]
+    known = columns.source in table.names or (_named(table, SOURCE_NAMES) and _named(table, DESTINATION_NAMES))
+    values = [*table.columns.columns[:2], *(nodes.columns.columns[:1] if nodes is not None else ())]
+    texts = [column for column in values if pa.types.is_string(column.type)]
+    occur = [any(pc.any(pc.equal(column, name)).as_py() for column in texts) for name in (first, second)]
+    if not known and all(occur):
+        notes.append(f"{table.origin} has no header line: its first line, {first} and {second}, names nodes")
+        return read_table(table.path, header=False, encoding=columns.encoding, decimal=columns.style.point)
+    return table
+
+
+def _guess_edge_columns(table: Table, columns: Columns, notes: list[str]) -> Columns:
+    """The ends and the weight of an edge."""
+    if len(table.names) < 2:
+        raise DataError(
+            f"{table.origin} must have two columns of node ids, but has {len(table.names)} "
+            f"({', '.join(table.names)}); separate them by commas or tabs."
+        )
+    source = columns.source or _named(table, SOURCE_NAMES, columns.destination)
+    destination = columns.destination or _named(table, DESTINATION_NAMES, source)
+    free = [name for name in table.names if name not in (source, destination)]
+    source = source or free.pop(0)
+    destination = destination or free.pop(0)
+    if source == destination:
+        raise DataError(
+            f"An edge must have two ends, but both are in column {source!r} of {table.origin}; name two."
+        )
+    if columns.source is None or columns.destination is None:
+        notes.append(f"edges run from column {source!r} to column {destination!r}")
+    weight = columns.weight
+    if weight is None:
+        weight = _named(table, WEIGHT_NAMES, source, destination)
+        if weight is not None:
+            notes.append(f"edge weights are in column {weight!r}")
+    return replace(columns, source=source, destination=destination, weight=weight or None)
+
+
+def _guess_node_columns(table: Table, columns: Columns, notes: list[str]) -> Columns:
+    """The id, the label and the split of a node."""
+    node_id = columns.id
+    if node_id is None:
+        node_id = _named(table, ID_NAMES, *(columns.label or ()), columns.split) or table.names[0]
+        notes.append(f"node ids are in column {node_id!r}")
+    elsewhere = (node_id, *columns.ignore, *(columns.features or ()))
+    label = columns.label
+    if label is None:
+        found = _named(table, LABEL_NAMES, *elsewhere, columns.split)
+        label = (found,) if found else ()
+        notes.append(f"the label is in column {found!r}" if found else "there is no label column")
+    split = columns.split
+    if split is None:
+        split = _named(table, SPLIT_NAMES, *elsewhere, *label)
+        split = split if split is not None and _looks_like_split(table, split) else None
+        if split is not None:
+            notes.append(f"the split is in column {split!r}")
+    return replace(columns, id=node_id, label=label, split=split or None)
+
+
+def _named(table: Table, known: Sequence[str], *besides: str | None) -> str | None:
+    """The column with the best of these names."""
+    free = [name for name in reversed(table.names) if name not in besides]
+    plain = {re.sub("[ _-]", "", name.lower()): name for name in free}
+    return next((plain[name] for name in known if name in plain), None)
+
+
+def _looks_like_split(table: Table, name: str) -> bool:
+    try:
+        return bool((read_parts(table, name) >= 0).any())
+    except DataError:
+        return False
 
 
 # ---------------------------------------------------------------------------------------------------- encoding
@@ -169,12 +330,9 @@ def _learn(table: Table | None, columns: Columns, rows: list[Row], notes: list[s
     read |= dict.fromkeys(columns.ignore, ("not used", "as asked for"))
     features = []
     for name in wanted:
+        asked_for, categorical = columns.features is not None, name in columns.categorical
         feature, remark = learn_feature(
-            table,
-            name,
-            categorical=name in columns.categorical,
-            asked_for=columns.features is not None,
-            style=columns.style,
+            table, name, categorical=categorical, asked_for=asked_for, style=columns.style
         )
         read[name] = ("not used" if feature is None else feature.described, remark or "")
         if feature is not None:
@@ -193,12 +351,7 @@ def _encode_nodes(data: Data, table: Table, schema: Schema) -> None:
             x[:, start : start + width] = feature.encode(table)
         data.x = torch.from_numpy(x)
     if schema.label is not None:
-        if not set(schema.label.columns).isdisjoint(table.names):
-            y, labelled = schema.label.encode(table)
-        else:  # new rows without a label column: all are to be predicted
-            shape = (len(table), len(schema.label.classes)) if schema.label.multi else (len(table),)
-            y = np.zeros(shape, np.float32) if schema.label.multi else np.full(shape, -1)
-            labelled = np.zeros(len(table), dtype=bool)
+        y, labelled = schema.label.encode(table)
         data.y, data.labelled = torch.from_numpy(y), torch.from_numpy(labelled.copy())
     if schema.columns.split and schema.columns.split in table.names:
         data.part = torch.from_numpy(read_parts(table, schema.columns.split))

@@ -42,11 +42,6 @@ class TextFile:
     encoding: str = UTF8
     decimal: str = "."
 
-    @property
-    def has_commas(self) -> bool:
-        """Whether commas are likely to be decimal: programs that write them put semicolons between columns."""
-        return self.delimiter == ";"
-
     def read(self, as_text: Sequence[str] | None = None, *, na_is_missing: bool = True) -> pa.Table:
         """All columns with the types they look like, or only these as text; blanks around text do not count."""
         if self.empty:
@@ -68,7 +63,7 @@ class TextFile:
             self._explain()
             raise
         except UnicodeDecodeError as error:
-            raise _not_in(self.path, self.encoding) from error
+            raise DataError(_not_in(self.path, self.encoding)) from error
         if any(pa.types.is_binary(kind) for kind in table.schema.types):  # Arrow's guess for other encodings
             self._explain()
         columns = [trimmed(column) if pa.types.is_string(column.type) else column for column in table.columns]
@@ -97,7 +92,7 @@ class TextFile:
     def _explain(self) -> None:
         """Why Arrow cannot read the file, with the line."""
         if self.encoding == UTF8:
-            refuse_other_encodings(self.path)
+            _refuse_other_encodings(self.path)
         for line, fields in self._rows():
             if len(fields) != len(self.names):
                 raise DataError(
@@ -110,7 +105,12 @@ def open_text_file(
     path: Path, delimiter: str | None, header: bool | None, encoding: str | None = None, decimal: str = "."
 ) -> TextFile:
     """Look how the file is laid out; ``None`` is guessed from its first lines; the encoding is UTF-8."""
-    encoding = _known_encoding(encoding)
+    try:
+        encoding = codecs.lookup(encoding or UTF8).name
+    except LookupError:
+        usual = "utf-8, cp1252, latin1 and utf-16 are usual"
+        raise DataError(f"There is no encoding {encoding!r}; {usual}.") from None
+    encoding = UTF8 if encoding in ("utf-8", "utf-8-sig") else encoding
     quotes = _count_quotes(path)
     before, lines = _first_lines(path, encoding)
     delimiter = delimiter or _guess_delimiter(lines)
@@ -129,9 +129,8 @@ def open_text_file(
     names = [name.strip() or f"column {position}" for position, name in enumerate(names, start=1)]
     if quotes % 2:
         _refuse_open_quote(path, delimiter, encoding)
-    rows = len(lines) > inside
-    skipped = len(before) + inside
-    return TextFile(path, delimiter, header, tuple(names), skipped, quotes > 0, not rows, encoding, decimal)
+    skipped, empty = len(before) + inside, len(lines) <= inside
+    return TextFile(path, delimiter, header, tuple(names), skipped, quotes > 0, empty, encoding, decimal)
 
 
 def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -141,35 +140,21 @@ def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(blank, None, column) if pc.any(blank).as_py() else column
 
 
-def refuse_other_encodings(path: Path) -> None:
+def _refuse_other_encodings(path: Path) -> None:
     """Name the first line that is not UTF-8."""
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
-            if not _is_utf8(line):
+            try:
+                line.decode()
+            except UnicodeDecodeError:  # noqa: PERF203
                 raise DataError(
                     f"{path}, line {number} is not UTF-8 text; convert the file, or name its encoding: "
                     f"--encoding cp1252 is usual for files from Windows."
-                )
+                ) from None
 
 
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _known_encoding(name: str | None) -> str:
-    try:
-        found = codecs.lookup(name or UTF8).name
-    except LookupError:
-        raise DataError(f"There is no encoding {name!r}; utf-8, cp1252, latin1 and utf-16 are usual.") from None
-    return UTF8 if found in ("utf-8", "utf-8-sig") else found
-
-
-def _not_in(path: Path, encoding: str) -> DataError:
-    return DataError(f"{path} is not text in the encoding {encoding}; name another with --encoding.")
+def _not_in(path: Path, encoding: str) -> str:
+    return f"{path} is not text in the encoding {encoding}; name another with --encoding."
 
 
 def _opened(path: Path, encoding: str, errors: str = "strict") -> IO[str]:
@@ -200,8 +185,8 @@ def _first_lines(path: Path, encoding: str) -> tuple[list[str], list[str]]:
                     lines.append(line.rstrip("\r\n"))
     except UnicodeError as error:
         if encoding == UTF8:
-            refuse_other_encodings(path)
-        raise _not_in(path, encoding) from error
+            _refuse_other_encodings(path)
+        raise DataError(_not_in(path, encoding)) from error
     if not lines:
         raise DataError(f"{path} is empty; expected a header line and at least one line of data.")
     return before, lines

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.splits import NESTED, Split, make_splits
+from pprgnn.data.sampling import NESTED, Split, make_splits
 from pprgnn.errors import DataError
 
 SEEDS = st.integers(0, 10**6)
