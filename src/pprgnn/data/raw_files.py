@@ -10,6 +10,7 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any, cast
 from zipfile import BadZipFile
 
@@ -23,6 +24,11 @@ from torch import Tensor
 
 from pprgnn.errors import DataError
 
+# What numpy and zipfile raise on damaged files; headers of arrays are Python text, which numpy tokenises.
+_UNREADABLE = (
+    *(ValueError, OSError, EOFError, LookupError, TypeError, MemoryError, OverflowError, SyntaxError),
+    *(NotImplementedError, RuntimeError, BadZipFile, zlib.error, TokenError),
+)
 UNPACKED, GROWTH = 1 << 28, 200  # bytes that a compressed file may always become, and how many times its size
 
 
@@ -146,7 +152,7 @@ def plain_arrays(path: Path, kind: str = "numpy file", remedy: str = "fetch it a
             yield np.load(file, allow_pickle=False)
     except DataError:
         raise
-    except (ValueError, OSError, EOFError, KeyError, TypeError, MemoryError, BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
         pickled = "it is none, or holds pickled objects, which can run code"
         reason = pickled if "pickle" in str(error) else str(error)
         raise DataError(

@@ -73,7 +73,7 @@ def open_file(path: Path | str) -> GraphDataset:
         facts = Facts.from_json(metadata["facts"])
         _check(tensors, facts)
         dataset = _assemble(tensors, facts)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); make it again.") from error
     dataset.path, dataset.stamp = path, metadata.get(DIGEST) or digest(tensors, metadata)
     return dataset
@@ -103,12 +103,16 @@ def _check(tensors: Mapping[str, Tensor], facts: Facts) -> None:
         places = tensors[name]
         if places.dim() != 1 or places.is_floating_point() or bool((places[1:] < places[:-1]).any()):
             raise ValueError(f"{name} decreases")
-    counts = tensors.get("slices.edge_index")
-    if counts is not None:  # of several graphs, each numbers its own nodes: edges must not reach into the next
-        if len(counts) != len(sizes) + 1 or int(counts[0]) != 0 or int(counts[-1]) != edges.size(1):
-            raise ValueError("slices.edge_index does not cover the edges")
-        if bool((edges >= sizes.repeat_interleave(counts.diff())).any()):
+    if any(name.startswith("slices.") for name in tensors):  # several graphs: each has a part of every tensor
+        for name in (name for name in tensors if name.startswith("data.")):
+            places, tensor = tensors[f"slices.{name[5:]}"], tensors[name]
+            whole = tensor.size(int(Data().__cat_dim__(name[5:], tensor)))
+            if len(places) != len(sizes) + 1 or int(places[0]) != 0 or int(places[-1]) != whole:
+                raise ValueError(f"slices.{name[5:]} does not cover {name}")
+        if bool((edges >= sizes.repeat_interleave(tensors["slices.edge_index"].diff())).any()):
             raise ValueError("the edges of a graph name nodes of another")
+    elif len(sizes) > 1:
+        raise ValueError(f"there are no slices for {len(sizes)} graphs")
 
 
 def _assemble(tensors: Mapping[str, Tensor], facts: Facts) -> GraphDataset:

@@ -93,7 +93,7 @@ def from_graphml(path: Path | str, *, name: str | None = None, **named: Any) -> 
         raise DataError(f"{path} does not exist; name a GraphML file.")
     try:
         graph = nx.read_graphml(path)
-    except (ParseError, nx.NetworkXError, ValueError, KeyError, StopIteration, OSError) as error:
+    except (ParseError, nx.NetworkXError, ValueError, LookupError, StopIteration, OSError) as error:
         raise DataError(f"{path} is not a whole GraphML file ({error}); write or copy it again.") from error
     return from_networkx(graph, name=name or path.stem, **named)
 

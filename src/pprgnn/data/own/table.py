@@ -163,8 +163,11 @@ def read_table(
 
 def _read_parquet(path: Path) -> pa.Table:
     try:
-        return pyarrow.parquet.read_table(path, memory_map=True)
-    except (pa.ArrowException, OSError) as error:
+        table = pyarrow.parquet.read_table(path, memory_map=True)
+        table.validate(full=True)  # text must be UTF-8, in names too: later reads rely on it
+        table.column_names  # noqa: B018
+        return table
+    except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise DataError(f"{path} is not a whole Parquet file ({reason}); write or copy it again.") from error
 
