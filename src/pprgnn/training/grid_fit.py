@@ -14,15 +14,14 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import choose_device, final_metrics, main_metrics
+from pprgnn.training.evaluation import choose_device, final_metrics, main_metrics, trivial_levels
 from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.metrics import Meter, predicted_classes
 from pprgnn.training.model import Model
-from pprgnn.training.objective import Objective
+from pprgnn.training.optimization import Objective
 from pprgnn.training.run import Run
 from pprgnn.training.systems import find_system
 from pprgnn.training.thresholds import Rule
-from pprgnn.training.trivial import trivial_levels
 
 
 @dataclass(frozen=True)

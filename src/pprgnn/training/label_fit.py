@@ -17,11 +17,11 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.build import Shape, build_network, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.evaluation import prior_logits
 from pprgnn.training.grid_fit import GridTraining
 from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.metrics import best_threshold
 from pprgnn.training.model import Model, forward
-from pprgnn.training.trivial import prior_logits
 
 NEGLIGIBLE = 1e-7  # weight of a step that is left out
 

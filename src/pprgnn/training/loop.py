@@ -19,32 +19,39 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team, check_consistency
 from pprgnn.nn.layers import infinite_layers
-from pprgnn.training.average import RunningAverage
 from pprgnn.training.batches import Batch
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
 from pprgnn.training.checkpoint import load_state_dict, state_dict
 from pprgnn.training.config import Config
 from pprgnn.training.distributed import DistributedContext
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import choose_device, evaluate, final_metrics, main_metrics
-from pprgnn.training.guard import (
-    check_loss,
-    collected_warnings,
-    divergence_error,
-    largest_norm,
-    smallest_eps,
+from pprgnn.training.evaluation import (
+    choose_device,
+    evaluate,
+    final_metrics,
+    main_metrics,
+    prior_logits,
+    trivial_levels,
 )
 from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.memory import plan_memory
 from pprgnn.training.metrics import Meter
-from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
-from pprgnn.training.objective import Objective, balanced_weights, pooled_loss
-from pprgnn.training.optimization import Schedule, make_optimizer
+from pprgnn.training.model import GRAPHS_PER_PASS, Model, head, largest_norm, smallest_eps
+from pprgnn.training.optimization import (
+    Objective,
+    RunningAverage,
+    Schedule,
+    balanced_weights,
+    check_loss,
+    collected_warnings,
+    divergence_error,
+    make_optimizer,
+    pooled_loss,
+)
 from pprgnn.training.run import Run
 from pprgnn.training.signals import Interruption
 from pprgnn.training.thresholds import Rule, Threshold
-from pprgnn.training.trivial import prior_logits, trivial_levels
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
 SMALL_STEP = 1 << 17  # entries of a state: with fewer, a second thread waits longer than it computes

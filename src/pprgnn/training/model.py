@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,9 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.core.depth import Fixed
 from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.errors import DataError
+from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layers import infinite_layers, measure_afresh, set_tolerance
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch, Batches
@@ -41,7 +45,7 @@ class Model:
     feature_kind: str
     visible: VisibleLabels | None = None  # with labels as input: those of the training nodes
     threshold: Threshold = Threshold()  # with several labels: above it one is predicted
-    prior: tuple[float, ...] = ()  # what it has to beat; see pprgnn.training.trivial
+    prior: tuple[float, ...] = ()  # what it has to beat; see pprgnn.training.evaluation
 
     @property
     def device(self) -> torch.device:
@@ -225,8 +229,6 @@ def head(network: Network, batch: Batch, state: Tensor) -> Tensor:
 
 def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
     """What is known about the last solve of each infinite-depth layer."""
-    from pprgnn.training.guard import largest_norm, smallest_eps
-
     for name, layer in infinite_layers(network):
         solution = layer.last_solution
         if solution is not None:
@@ -242,3 +244,36 @@ def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
                 "weight_norm": largest_norm(layer),
                 "eps": smallest_eps(layer.eps),
             }
+
+
+def weight_norm(weight: Tensor) -> float:
+    """‖W‖₂, or nan when W is not finite."""
+    weight = weight.detach()
+    return float(torch.linalg.matrix_norm(weight, ord=2)) if bool(torch.isfinite(weight).all()) else math.nan
+
+
+def largest_norm(layer: InfiniteLayer) -> float:
+    """The largest ‖W‖₂ of what a step multiplies by; nan when something is not finite, 0 without weights."""
+    norms = [weight_norm(weight) for weight in layer.weights()]
+    return math.nan if any(map(math.isnan, norms)) else max(norms, default=0.0)
+
+
+def smallest_eps(eps: float | Tensor) -> float:
+    """The slowest decay of a layer's channels."""
+    return float(eps.detach().min()) if isinstance(eps, Tensor) else float(eps)
+
+
+@contextmanager
+def at_depths(layers: Iterable[tuple[InfiniteLayer, int]]) -> Iterator[None]:
+    """Within it, layers go exactly so deep; those of an equilibrium make so many steps."""
+    chosen = list(layers)
+    names = [("steps" if isinstance(layer, EquilibriumConv) else "depth_rule") for layer, _ in chosen]
+    before = [(getattr(layer, name), layer.last_solution) for (layer, _), name in zip(chosen, names, strict=True)]
+    try:
+        for (layer, depth), name in zip(chosen, names, strict=True):
+            setattr(layer, name, depth if name == "steps" else Fixed(depth))
+        yield
+    finally:
+        for (layer, _), name, (old, solution) in zip(chosen, names, before, strict=True):
+            setattr(layer, name, old)
+            layer.last_solution = solution

@@ -233,8 +233,8 @@ def _score(summary: Mapping[str, Any], part: str, metric: str) -> str:
 
 def remarks(summary: Mapping[str, Any]) -> list[str]:
     """What one has to know to read the final scores."""
+    from pprgnn.training.evaluation import TRIVIAL, cautions
     from pprgnn.training.metrics import ORACLE_MICRO_F1
-    from pprgnn.training.trivial import TRIVIAL, cautions
 
     last, scores = list(summary["scores"].items())[-1]
     lines = [("warning", text) for text in cautions(summary)]
