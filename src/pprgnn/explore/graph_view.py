@@ -17,7 +17,7 @@ from pprgnn.local.neighbourhood import NotWorthwhile
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.training.listener import Announce
 from pprgnn.training.model import at_depths, head
-from pprgnn.training.stages import stages
+from pprgnn.training.reach import stages
 
 if TYPE_CHECKING:
     from pprgnn.explore.run_view import RunView

@@ -16,8 +16,7 @@ from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import stopping
-from pprgnn.training.lock import locked
-from pprgnn.training.run import CONFIG, Run, check_unused, read_json
+from pprgnn.training.run import CONFIG, Run, check_unused, locked, read_json
 from pprgnn.training.study import ALL, Listeners, Study, is_study
 
 if TYPE_CHECKING:

@@ -132,7 +132,7 @@ def settle_metric(config: Config, dataset: GraphDataset, splits: Sequence[Split]
 
 # --------------------------------------------------------------------------------------------- looking at nothing
 def prior_logits(y: Tensor, num_classes: int) -> tuple[float, ...]:
-    """What to say about every row if only ``y``, the labels of the training part, is known: a logit for each class.
+    """What to say about every row if only the labels of the training part are known: a logit for each class.
 
     They fall with the frequency of a class. With several labels, those that together have the best micro-F1 on the
     training part are above 0.

@@ -34,7 +34,7 @@ from pprgnn.training.evaluation import (
     trivial_levels,
 )
 from pprgnn.training.label_input import VisibleLabels
-from pprgnn.training.listener import Listener, Silent
+from pprgnn.training.listener import Interruption, Listener, Silent
 from pprgnn.training.memory import plan_memory
 from pprgnn.training.metrics import Meter
 from pprgnn.training.model import GRAPHS_PER_PASS, Model, head, largest_norm, smallest_eps
@@ -50,7 +50,6 @@ from pprgnn.training.optimization import (
     pooled_loss,
 )
 from pprgnn.training.run import Run
-from pprgnn.training.signals import Interruption
 from pprgnn.training.thresholds import Rule, Threshold
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most

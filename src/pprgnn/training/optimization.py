@@ -1,4 +1,4 @@
-"""How weights move: the loss, the optimiser and its schedule, averaged weights, and what stops a run that diverges."""
+"""How weights move: loss, optimiser, schedule, averaged weights, and what stops a run that diverges."""
 
 from __future__ import annotations
 

@@ -19,10 +19,9 @@ from pprgnn.training.grid_fit import GridTraining
 from pprgnn.training.kernel_fit import KernelTraining
 from pprgnn.training.label_fit import LabelTraining
 from pprgnn.training.listener import Listener
-from pprgnn.training.lock import locked
 from pprgnn.training.loop import Training
 from pprgnn.training.model import Model
-from pprgnn.training.run import Run
+from pprgnn.training.run import Run, locked
 from pprgnn.training.systems import find_system
 
 

@@ -42,11 +42,9 @@ from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
-from pprgnn.training.listener import Listener
-from pprgnn.training.lock import locked
-from pprgnn.training.run import CONFIG, DATA, SPLIT, read_json
+from pprgnn.training.listener import Listener, undisturbed
+from pprgnn.training.run import CONFIG, DATA, SPLIT, locked, read_json
 from pprgnn.training.search import Space, as_text, default_space, search_space
-from pprgnn.training.signals import undisturbed
 from pprgnn.training.train import choose_split, load_data
 from pprgnn.training.trial import (
     OutOfTimeError,
