@@ -65,7 +65,7 @@ def load_state_dict(training: Training, tensors: Mapping[str, Tensor], state: Ma
             f"back, or start a new run."
         )
     try:
-        _load_state_dict(training, tensors, state)
+        _restore(training, tensors, state)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
             f"The checkpoint in {folder} does not fit its config.toml; undo the changes to it, "
@@ -73,7 +73,7 @@ def load_state_dict(training: Training, tensors: Mapping[str, Tensor], state: Ma
         ) from error
 
 
-def _load_state_dict(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+def _restore(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     from pprgnn.training.loop import Progress
 
     parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}

@@ -147,7 +147,6 @@ class Training:
             torch.manual_seed(settings.seed)
             network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
         self.model = Model(network, config, dataset.facts, shape, kind, visible)
-        self.model.prior = prior_logits(dataset.labels()[masks["train"]], shape.num_classes)
         self.network = network.to(self.device)
 
         with self.team.main_first():  # a large graph is prepared on disk
@@ -164,26 +163,24 @@ class Training:
         # One graph and no randomness before the head: a training pass is an evaluation, too, if it reads the same.
         one_graph = self.batches.task == "node" and len(self.batches.sizes) == 1 and visible is None
         self.shared = one_graph and network.encode_is_deterministic and not settings.average
-        self.fixed = self._fixed_batches(self.monitored) if self.chooses else []
+        self.fixed: list[Batch] = []  # in which the monitored part is evaluated: always the same, so made once
+        if self.chooses:
+            mask = self.masks[self.monitored]
+            self.fixed = list(self.batches.cut(self.batches.parts(mask), self.batches.at_once, mask))
 
-        weights = None
+        y, several, weights = dataset.labels()[masks["train"]], dataset.facts.multi_label, None
         if settings.class_weights == "balanced":
-            y = dataset.labels()[masks["train"]]
-            weights = balanced_weights(y, shape.num_classes, dataset.facts.multi_label).to(self.device)
-        self.objective = Objective(dataset.facts.multi_label, weights)
+            weights = balanced_weights(y, shape.num_classes, several).to(self.device)
+        self.objective = Objective(several, weights)
+        self.model.prior = prior_logits(y, shape.num_classes)
         self.metrics = main_metrics(config, dataset.facts)
-        self.rule = Rule.of(settings.threshold, split, dataset.facts.multi_label)
+        self.rule = Rule.of(settings.threshold, split, several)
         self.optimizer = make_optimizer(network, settings)
         self.schedule = Schedule(self.optimizer, settings, self.steps_per_epoch)
         self.progress = Progress()
         self.average = RunningAverage(network, settings.average) if settings.average else None
         self.best_weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
         self._last_checkpoint, self._checkpoint_cost = time.perf_counter(), 0.0
-
-    def _fixed_batches(self, part: str) -> list[Batch]:
-        """The batches in which a part is evaluated: always the same, so they are made once."""
-        graphs = self.batches.parts(self.masks[part])
-        return list(self.batches.cut(graphs, self.batches.at_once, self.masks[part]))
 
     # ------------------------------------------------------------------------------------------------- the loop
     def fit(self, *, resume: bool = False) -> dict[str, Any]:
@@ -212,7 +209,9 @@ class Training:
                     progress.unscored = record
                 else:
                     self._keep(record)
-                self._checkpoint_in_time()
+                pause = max(settings.checkpoint_seconds, self._checkpoint_cost / CHECKPOINT_SHARE)
+                if self.team.broadcast_number(time.perf_counter() - self._last_checkpoint - pause) >= 0:
+                    self._checkpoint()
             return self._conclude(self._done())
 
     def _done(self) -> bool:
@@ -245,9 +244,8 @@ class Training:
         norms, eps = [largest_norm(each) for each in layers], [smallest_eps(each.eps) for each in layers]
         if not self.shared and self._is_validated(progress.epoch):
             val = self._validate(progress.epoch)
-        best, best_epoch = progress.best, progress.best_epoch
-        facts = (progress.epoch, epoch_loss, lr, norm, scores, val, best, best_epoch, depth, norms, eps)
-        return Record(*facts, seconds=0.0)
+        chosen = (progress.best, progress.best_epoch)
+        return Record(progress.epoch, epoch_loss, lr, norm, scores, val, *chosen, depth, norms, eps, seconds=0.0)
 
     def _training_batches(self, order: torch.Generator) -> Iterator[Batch]:
         """All that trains, once; with labels as input, fold by fold, those of each hidden while it is scored."""
@@ -349,11 +347,6 @@ class Training:
         if self.run is not None:
             self.run.append(asdict(record))
 
-    def _checkpoint_in_time(self) -> None:
-        pause = max(self.settings.checkpoint_seconds, self._checkpoint_cost / CHECKPOINT_SHARE)
-        if self.team.broadcast_number(time.perf_counter() - self._last_checkpoint - pause) >= 0:
-            self._checkpoint()
-
     def _rescued(self, error: TrainingError) -> TrainingError:
         """Training cannot go on; its best weights so far are kept, and the error says where."""
         if self.progress.best is None or (self.run is None and self.team.size == 1):
@@ -392,20 +385,17 @@ class Training:
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
         threads, states = torch.get_num_threads(), self.settings.states
         where = states_on_disk(states) if states else nullcontext()
+        # A few small graphs a step, as most sets for graph classification have them.
+        nodes = self.dataset.num_nodes / len(self.dataset) * (self.settings.batch_size or GRAPHS_PER_PASS)
+        small = self.dataset.facts.task == "graph" and nodes * self.config.model.hidden < SMALL_STEP
         with where, torch.random.fork_rng(devices=devices):
             torch.use_deterministic_algorithms(before or self.settings.deterministic)
-            torch.set_num_threads(self.settings.threads or (1 if self._steps_are_small else threads))
+            torch.set_num_threads(self.settings.threads or (1 if small else threads))
             try:
                 yield
             finally:
                 torch.set_num_threads(threads)
                 torch.use_deterministic_algorithms(before, warn_only=warn_only)
-
-    @property
-    def _steps_are_small(self) -> bool:
-        """Whether a step has a few small graphs, as most sets for graph classification have them."""
-        nodes = self.dataset.num_nodes / len(self.dataset) * (self.settings.batch_size or GRAPHS_PER_PASS)
-        return self.dataset.facts.task == "graph" and nodes * self.config.model.hidden < SMALL_STEP
 
     # --------------------------------------------------------------------------------------------------- the end
     def _conclude(self, finished: bool) -> dict[str, Any]:
@@ -430,17 +420,17 @@ class Training:
         return summary
 
     def _summary(self, finished: bool) -> dict[str, Any]:
-        progress, data, facts = self.progress, self.config.data, self.dataset.facts
+        progress, facts = self.progress, self.dataset.facts
         metrics = final_metrics(self.config, facts)
         scores, layers, predicted = evaluate(self.model, self.batches, self.masks, metrics, self.team, self.rule)
         tested = self.dataset.labels()[self.split.masks(self.dataset)["test"]]
         return {
             "finished": finished,
-            "data": self.dataset.facts.title,
-            "note": self.dataset.facts.note,
+            "data": facts.title,
+            "note": facts.note,
             "protocol": self.split.protocol,
             "split": self.split.description,
-            "fold": data.fold,
+            "fold": self.config.data.fold,
             "seed": self.settings.seed,
             "metric": self.metrics[0],
             "scores": scores,

@@ -175,13 +175,17 @@ class Run:
         """All that training needs to go on, in one file: it cannot contradict itself."""
         metadata = {"format": CHECKPOINT_FORMAT, "state": json.dumps(state)}
         with self._writing(CHECKPOINT) as path:
-            if path.is_file():  # the one before stays, under its other name, until there is a newer one
-                second = path.with_name(f"{BEFORE}.part")
-                with suppress(OSError):  # not every disk has links; the newest alone is enough to go on from
-                    second.unlink(missing_ok=True)
-                    os.link(path, second)
-                    os.replace(second, path.with_name(BEFORE))
+            if path.is_file():
+                self._keep(path)
             write_tensors(path, tensors, metadata)
+
+    def _keep(self, path: Path) -> None:
+        """The one before stays, under its other name, until there is a newer one."""
+        second = path.with_name(f"{BEFORE}.part")
+        with suppress(OSError):  # not every disk has links; the newest alone is enough to go on from
+            second.unlink(missing_ok=True)
+            os.link(path, second)
+            os.replace(second, path.with_name(BEFORE))
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[Path]:

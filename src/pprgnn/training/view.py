@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pprgnn.training.loop import Record, Training
 
 MOMENT, PAUSE = 0.1, 5.0  # seconds: between two moves of a line, and between two lines
+BAR = 12  # blocks
 
 
 class Lines(Listener):
@@ -44,10 +45,9 @@ class Lines(Listener):
 
     def is_due(self) -> bool:
         """Whether the last time it was so is long enough ago: for a line that moves, a moment."""
-        now = time.monotonic()
-        due = now - self._moved >= (MOMENT if self.moving else PAUSE)
+        due = time.monotonic() - self._moved >= (MOMENT if self.moving else PAUSE)
         if due:
-            self._moved = now
+            self._moved = time.monotonic()
         return due
 
     def move(self, cells: Sequence[str]) -> None:
@@ -103,8 +103,8 @@ class EpochLines(Lines):
             return
         if self.moving:
             assert self.training is not None
-            bar = _bar(record.epoch, self.training.settings.epochs)
-            self.move([self.label + bar, *self.cells(record)])
+            full = BAR * record.epoch // self.training.settings.epochs
+            self.move([self.label + "█" * full + "░" * (BAR - full), *self.cells(record)])
         else:
             self._say_record(record)
 
@@ -206,7 +206,10 @@ def score_table(summary: Mapping[str, Any]) -> list[str]:
 
 
 def comparison_table(systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A row for each system that came to its end: validation, test and time; then trivial levels on test."""
+    """A row for each system that came to its end: validation, test and time; then trivial levels on test.
+
+    Of a study, mean and standard deviation.
+    """
     done = {name: each for name, each in systems.items() if each["finished"]}
     if not done:
         return []
@@ -216,19 +219,15 @@ def comparison_table(systems: Mapping[str, Mapping[str, Any]]) -> list[str]:
     rows = [["system", *(f"{part} {metric}" for part in parts), "time"]]
     for name, each in done.items():
         seconds = sum(run["seconds"] for run in each["runs"]) if study else each["seconds"]
-        rows.append([name, *(_score(each, part, metric) for part in parts), clock(seconds)])
+        figures = [each[what] for what in (("mean", "std") if study else ("scores",))]
+        scores = [[figure[part][metric] for figure in figures] for part in parts]
+        rows.append(
+            [name, *("–" if None in of else " ± ".join(map(percent, of)) for of in scores), clock(seconds)]
+        )
     for name, values in (first.get("trivial") or {}).items():
         level = percent(values[metric]) if values.get(metric) is not None else "–"
         rows.append([name, *("" for _ in parts[1:]), level, ""])
     return aligned(rows)
-
-
-def _score(summary: Mapping[str, Any], part: str, metric: str) -> str:
-    """Of a run, or mean and standard deviation of a study."""
-    if "runs" not in summary:
-        return percent(summary["scores"][part][metric])
-    mean, std = (summary[what][part][metric] for what in ("mean", "std"))
-    return "–" if mean is None else f"{percent(mean)} ± {percent(std)}"
 
 
 def remarks(summary: Mapping[str, Any]) -> list[str]:
@@ -250,12 +249,11 @@ def layer_table(layers: Sequence[Mapping[str, Any]]) -> list[str]:
     """Depth and error of each layer, a row each."""
     rows = [["layer", "depth", "error", "‖W‖₂", "eps", "what is known"]]
     for each in layers:
-        known = (each.get(name) for name in ("truncation_bound", "measured_error", "estimated_error"))
-        error = next(
-            (f"{value:.1e}" if value < 1 else "no useful bound" for value in known if value is not None), "–"
-        )
+        known = [each.get(name) for name in ("truncation_bound", "measured_error", "estimated_error")]
+        error = next((value for value in known if value is not None), None)
+        shown = "–" if error is None else f"{error:.1e}" if error < 1 else "no useful bound"
         numbers = [f"{each['weight_norm']:.3g}", f"{each['eps']:.3g}"]
-        rows.append([each["layer"], str(each["depth"]), error, *numbers, each["status"].lower()])
+        rows.append([each["layer"], str(each["depth"]), shown, *numbers, each["status"].lower()])
     return aligned(rows)
 
 
@@ -282,8 +280,3 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _bar(done: int, total: int, size: int = 12) -> str:
-    full = size * done // max(total, 1)
-    return "█" * full + "░" * (size - full)
