@@ -13,10 +13,11 @@ import pprgnn
 from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
+from pprgnn.training.checkpoint import Progress
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import ensemble_scores, evaluate
 from pprgnn.training.explain import explain_node
-from pprgnn.training.loop import Progress, Training
+from pprgnn.training.loop import Training
 from pprgnn.training.metrics import scores
 from pprgnn.training.model import Model
 from pprgnn.training.predictions import predict_table

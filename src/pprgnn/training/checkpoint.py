@@ -1,9 +1,10 @@
-"""All that training needs to go on exactly where it was: tensors, and values for JSON."""
+"""How far a training is, and all that it needs to go on exactly there: tensors, and values for JSON."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -12,12 +13,54 @@ from pprgnn.nn.layers import depth_state, restore_depth_state
 from pprgnn.training.build import digest
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.optimization import optimizer_state, restore_optimizer
+from pprgnn.training.thresholds import Threshold
 
 if TYPE_CHECKING:
     from pprgnn.training.loop import Training
 
-MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps for each number
 KINDS = ("network", "best", "optimizer", "depth", "average")
+MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps for each number
+
+
+@dataclass
+class Record:
+    """One epoch: its pass over the training part, and a validation of the weights that it made."""
+
+    epoch: int
+    loss: float
+    lr: float
+    grad_norm: float
+    train: dict[str, float]
+    val: dict[str, float] | None  # None: not validated in this epoch
+    best: float | None
+    best_epoch: int
+    depth: list[int]  # of each infinite-depth layer, as are the next two
+    weight_norm: list[float]  # ‖W‖₂ after the epoch
+    eps: list[float]  # of the slowest channel
+    seconds: float
+
+
+@dataclass
+class Progress:
+    """How far training is; all of it goes into a checkpoint."""
+
+    epoch: int = 0
+    best: float | None = None  # of the figure that chooses the epoch
+    best_loss: float = math.inf  # breaks ties
+    best_epoch: int = 0
+    smallest_loss: float = math.inf
+    seconds: float = 0.0
+    warned: list[str] = field(default_factory=list)
+    threshold: Threshold = Threshold()  # that the last validation chose
+    best_threshold: Threshold = Threshold()  # with the best weights
+    unscored: Record | None = None  # of a `shared` validation: the pass of the next epoch scores its weights
+
+    def __post_init__(self) -> None:
+        if isinstance(self.unscored, Mapping):
+            self.unscored = Record(**self.unscored)
+        for name in ("threshold", "best_threshold"):
+            if isinstance(value := getattr(self, name), Mapping):  # out of a checkpoint
+                setattr(self, name, Threshold.from_dict(value))
 
 
 def state_dict(training: Training) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -74,8 +117,6 @@ def load_state_dict(training: Training, tensors: Mapping[str, Tensor], state: Ma
 
 
 def _restore(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    from pprgnn.training.loop import Progress
-
     parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
     in_rows = _row_names(training)
     for name, tensor in training.team.broadcast_tensors(tensors):

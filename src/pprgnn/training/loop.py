@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -21,7 +21,8 @@ from pprgnn.distributed.team import Team, check_consistency
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.batches import Batch
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
-from pprgnn.training.checkpoint import load_state_dict, state_dict
+from pprgnn.training.checkpoint import Progress, load_state_dict, state_dict
+from pprgnn.training.checkpoint import Record as Record
 from pprgnn.training.config import Config
 from pprgnn.training.distributed import DistributedContext
 from pprgnn.training.errors import TrainingError
@@ -50,51 +51,10 @@ from pprgnn.training.optimization import (
     pooled_loss,
 )
 from pprgnn.training.run import Run
-from pprgnn.training.thresholds import Rule, Threshold
+from pprgnn.training.thresholds import Rule
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
 SMALL_STEP = 1 << 17  # entries of a state: with fewer, a second thread waits longer than it computes
-
-
-@dataclass
-class Record:
-    """One epoch: its pass over the training part, and a validation of the weights that it made."""
-
-    epoch: int
-    loss: float
-    lr: float
-    grad_norm: float
-    train: dict[str, float]
-    val: dict[str, float] | None  # None: not validated in this epoch
-    best: float | None
-    best_epoch: int
-    depth: list[int]  # of each infinite-depth layer, as are the next two
-    weight_norm: list[float]  # ‖W‖₂ after the epoch
-    eps: list[float]  # of the slowest channel
-    seconds: float
-
-
-@dataclass
-class Progress:
-    """How far training is; all of it goes into a checkpoint."""
-
-    epoch: int = 0
-    best: float | None = None  # of the figure that chooses the epoch
-    best_loss: float = math.inf  # breaks ties
-    best_epoch: int = 0
-    smallest_loss: float = math.inf
-    seconds: float = 0.0
-    warned: list[str] = field(default_factory=list)
-    threshold: Threshold = Threshold()  # that the last validation chose
-    best_threshold: Threshold = Threshold()  # with the best weights
-    unscored: Record | None = None  # of a `shared` validation: the pass of the next epoch scores its weights
-
-    def __post_init__(self) -> None:
-        if isinstance(self.unscored, Mapping):
-            self.unscored = Record(**self.unscored)
-        for name in ("threshold", "best_threshold"):
-            if isinstance(value := getattr(self, name), Mapping):  # out of a checkpoint
-                setattr(self, name, Threshold.from_dict(value))
 
 
 class Training:
