@@ -40,12 +40,8 @@ class Batch:
 class Batches:
     """Cuts the graphs of a data set into batches.
 
-    Args:
-        dataset: The graphs.
-        x: Features of all nodes, or ``None``.
-        adjacency_options: How the network wants Ã; ``None``: it wants a plain ``edge_index``.
-        device: Where the batches should be.
-        label_columns: How many of the features, the last ones, are labels, see :mod:`label_input`.
+    ``adjacency_options`` say how the network wants Ã; ``None``: it wants a plain ``edge_index``. The last
+    ``label_columns`` of the features ``x`` are labels, see :mod:`label_input`.
     """
 
     def __init__(
@@ -59,7 +55,7 @@ class Batches:
         self.dataset = dataset.copy() if dataset._indices is not None else dataset
         self.task = dataset.facts.task
         self.device, self.label_columns = device, label_columns
-        data = self.dataset._data
+        data, slices = self.dataset._data, self.dataset.slices
         self.sizes = torch.tensor(self.dataset.graph_sizes, device=device)
         self.starts = self.sizes.cumsum(0) - self.sizes
         self.x = None if x is None else x.to(device)
@@ -70,35 +66,21 @@ class Batches:
         self.per_pass = 1  # graphs that are evaluated at once, by one process
         self.nodes: Tensor | None = None
         self._single: dict[int, tuple[Any, ...]] = {}
+        edge_index, weight, dtype = data.edge_index, data.get("edge_weight"), torch.get_default_dtype()
+        cuts = torch.tensor([0, edge_index.size(1)]) if slices is None else slices["edge_index"]
         if adjacency_options is None:
-            self._keep_edges()
-        elif len(self.dataset) == 1:
-            self.adj = self.dataset.adjacency(0, **adjacency_options)
-        else:
-            edge_index, weight = self._all_edges()
-            self.adj = Adjacency.from_edge_index(
-                edge_index, weight, int(self.sizes.sum()), reorder=False, **adjacency_options
-            )
-        if self.adj is not None:  # in the precision of networks, whatever the weights came in
-            self.adj = self.adj.to(torch.get_default_dtype()).to(device)
+            self.edge_index = edge_index.to(device)
+            self.edge_weight = None if weight is None else weight.to(device, dtype)
+            self.edge_starts, self.edge_counts = cuts[:-1].to(device), cuts.diff().to(device)
+            return
+        if len(self.dataset) == 1:
+            adj = self.dataset.adjacency(0, **adjacency_options)
+        else:  # all graphs, with nodes counted through
+            through = edge_index + torch.repeat_interleave(self.starts.cpu(), cuts.diff())
+            count = int(self.sizes.sum())
+            adj = Adjacency.from_edge_index(through, weight, count, reorder=False, **adjacency_options)
+        self.adj = adj.to(dtype).to(device)  # in the precision of networks, whatever the weights came in
 
-    def _all_edges(self) -> tuple[Tensor, Tensor | None]:
-        """The edges of all graphs, with nodes counted through."""
-        data, slices = self.dataset._data, self.dataset.slices
-        if slices is None:
-            return data.edge_index, data.get("edge_weight")
-        shift = torch.repeat_interleave(self.starts.cpu(), slices["edge_index"].diff())
-        return data.edge_index + shift, data.get("edge_weight")
-
-    def _keep_edges(self) -> None:
-        data, slices = self.dataset._data, self.dataset.slices
-        self.edge_index = data.edge_index.to(self.device)
-        weight = data.get("edge_weight")
-        self.edge_weight = None if weight is None else weight.to(self.device, torch.get_default_dtype())
-        cuts = torch.tensor([0, data.edge_index.size(1)]) if slices is None else slices["edge_index"]
-        self.edge_starts, self.edge_counts = cuts[:-1].to(self.device), cuts.diff().to(self.device)
-
-    # -------------------------------------------------------------------------------------------------- batches
     def all_graphs(self) -> Tensor:
         """The numbers of all graphs."""
         return torch.arange(len(self.sizes), device=self.device)

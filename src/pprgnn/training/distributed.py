@@ -26,12 +26,7 @@ class DistributedContext:
 
     One graph is cut into parts: each process has the rows of its nodes. Of several graphs, each process has its
     share of every batch. Parameters are the same everywhere, but for learned rows of nodes, which are in parts.
-
-    Args:
-        team: The processes.
-        network: Built by each of them from the same seed.
-        batches: Of all data; what is left of them is this process's.
-        method: How the one graph is partitioned.
+    Each builds the network from the same seed and the batches of all data; what is left of them is its own.
     """
 
     def __init__(self, team: Team, network: Network, batches: Batches, method: str) -> None:
@@ -69,7 +64,6 @@ class DistributedContext:
             rows = self.local_rows(network.get_parameter(name).detach())
             network.set_rows(rows.clone())  # the others are to be forgotten
 
-    # ---------------------------------------------------------------------------------------------- random numbers
     def start_epoch(self, seed: int) -> None:
         """Random numbers of their own for the graphs of each process; those of a node are the same in any part."""
         torch.manual_seed(seed + 0x9E3779B1 * self.team.rank)
@@ -82,7 +76,6 @@ class DistributedContext:
             rows = None if batch is None else batch.rows
             self.numbers.nodes = self.nodes if rows is None else self.nodes[rows]
 
-    # -------------------------------------------------------------------------------------------------- gradients
     def sum_gradients(self) -> None:
         """Add up what each process found; all at once, because they are many and small."""
         if self.team.size == 1:
@@ -113,7 +106,6 @@ class DistributedContext:
                     parameter.grad.mul_(limit / (norm + 1e-6))
         return norm
 
-    # ---------------------------------------------------------------------------------------------------- weights
     def gather(
         self, tensors: Mapping[str, Tensor], has_rows: Callable[[str], bool] | None = None
     ) -> dict[str, Tensor]:

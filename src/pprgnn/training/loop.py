@@ -117,9 +117,8 @@ class Training:
         if self.size < self.batches.share[1]:
             self.distributed.description += f"; a step has only {self.size}, so some are idle: raise batch_size"
         self.train_graphs = self.batches.parts(self.masks["train"])
-        self.steps_per_epoch = math.ceil(len(self.train_graphs) / self.size)
-        if visible is not None:
-            self.steps_per_epoch = visible.num_folds
+        batches = math.ceil(len(self.train_graphs) / self.size)
+        self.steps_per_epoch = batches if visible is None else visible.num_folds
         # One graph and no randomness before the head: a training pass is an evaluation, too, if it reads the same.
         one_graph = self.batches.task == "node" and len(self.batches.sizes) == 1 and visible is None
         self.shared = one_graph and network.encode_is_deterministic and not settings.average
@@ -192,7 +191,9 @@ class Training:
         order = torch.Generator().manual_seed(settings.seed * 1_000_003 + progress.epoch)
         self.network.train()
         for batch in self._training_batches(order):
-            state, loss = self._forward(batch, meter)
+            state = self._encode(batch)
+            self.distributed.set_rows(batch)
+            loss = self._loss(batch, state, meter, progress.smallest_loss)
             self._score_last_epoch(state.detach())  # before the weights move
             norm = self._backward(loss)
         scores = meter.scores(progress.threshold)
@@ -200,12 +201,15 @@ class Training:
         progress.smallest_loss = min(progress.smallest_loss, epoch_loss)
         self.schedule.after_epoch(epoch_loss)
         layers = [layer for _, layer in infinite_layers(self.network)]
-        depth = [layer.last_solution.depth for layer in layers if layer.last_solution]
-        norms, eps = [largest_norm(each) for each in layers], [smallest_eps(each.eps) for each in layers]
+        solved = (
+            [layer.last_solution.depth for layer in layers if layer.last_solution],
+            [largest_norm(layer) for layer in layers],
+            [smallest_eps(layer.eps) for layer in layers],
+        )
         if not self.shared and self._is_validated(progress.epoch):
             val = self._validate(progress.epoch)
         chosen = (progress.best, progress.best_epoch)
-        return Record(progress.epoch, epoch_loss, lr, norm, scores, val, *chosen, depth, norms, eps, seconds=0.0)
+        return Record(progress.epoch, epoch_loss, lr, norm, scores, val, *chosen, *solved, seconds=0.0)
 
     def _training_batches(self, order: torch.Generator) -> Iterator[Batch]:
         """All that trains, once; with labels as input, fold by fold, those of each hidden while it is scored."""
@@ -216,22 +220,21 @@ class Training:
         for fold in visible.folds(self.dataset.num_nodes, order):
             yield self.batches.batch(self.train_graphs, self.batches.own_labels(fold), hide=True)
 
-    def _forward(self, batch: Batch, meter: Meter) -> tuple[Tensor, Tensor]:
-        """The state of all nodes, and what the scored ones here add to the loss."""
-        state = self._encode(batch)
-        self.distributed.set_rows(batch)
-        logits = head(self.network, batch, state)
-        own, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
-        check_loss(float(loss), self.progress.smallest_loss, self.network, self.schedule.lr)
-        meter.add(logits, batch.y, loss, rows)
-        return state, own
-
     def _encode(self, batch: Batch) -> Tensor:
+        """The state of all nodes."""
         self.distributed.set_rows()
         try:
             return self.network.encode(batch.x, batch.edges, batch.edge_weight)
         except NotFiniteError as error:
             raise divergence_error(self.network, "A state is not finite", self.schedule.lr) from error
+
+    def _loss(self, batch: Batch, state: Tensor, meter: Meter, smallest: float) -> Tensor:
+        """What the scored rows here add to the loss, which may not explode from the smallest so far."""
+        logits = head(self.network, batch, state)
+        own, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
+        check_loss(float(loss), smallest, self.network, self.schedule.lr)
+        meter.add(logits, batch.y, loss, rows)
+        return own
 
     def _backward(self, loss: Tensor) -> float:
         """Gradient, clipping, one move of the weights; returns the norm of the gradient."""
@@ -263,10 +266,8 @@ class Training:
         self.network.eval()
         with torch.no_grad(), rounding_ignored(), self.average or nullcontext():
             for batch in self.fixed:
-                logits = head(self.network, batch, self._encode(batch) if state is None else state)
-                _, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
-                check_loss(float(loss), math.inf, self.network, self.schedule.lr)  # large is allowed here
-                meter.add(logits, batch.y, loss, rows)
+                found = self._encode(batch) if state is None else state
+                self._loss(batch, found, meter, math.inf)  # large is allowed here
             self.progress.threshold = meter.best_threshold(self.rule)
             scores = meter.scores(self.progress.threshold)
             self._keep_best(scores, epoch)

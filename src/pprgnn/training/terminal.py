@@ -50,11 +50,19 @@ def state_word(word: str) -> str:
 
 def table(rows: Sequence[Mapping[str, Any]], droppable: Sequence[str], limit: int | None) -> list[str]:
     """Rows under a header, numbers to the right; in a narrow window, closer together and with fewer columns."""
-    cells = {key: [key, *(_cell(row[key]) for row in rows)] for key in rows[0]}
+
+    def cell(value: object) -> str:
+        return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+    def fits(gap: int) -> bool:
+        needed = sum(max(map(len, column)) + gap for column in cells.values()) - gap
+        return limit is None or needed <= limit
+
+    cells = {key: [key, *(cell(row[key]) for row in rows)] for key in rows[0]}
     numbers = {key for key in cells if any(isinstance(row[key], int) for row in rows)}
-    gap = 2 if limit is None or _width(cells, 2) <= limit else 1
+    gap = 2 if fits(2) else 1
     for key in droppable:
-        if limit is not None and _width(cells, gap) > limit:
+        if not fits(gap):
             del cells[key]
     for key, column in cells.items():
         size = max(map(len, column))
@@ -81,11 +89,3 @@ def _coloured(line: str) -> str:
     """A line whose last word is a state."""
     word = next((word for word in COLOURS if line.endswith(f" {word}")), "")
     return line.removesuffix(word) + state_word(word) if word else line
-
-
-def _cell(value: object) -> str:
-    return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _width(cells: Mapping[str, Sequence[str]], gap: int) -> int:
-    return sum(max(map(len, column)) + gap for column in cells.values()) - gap
