@@ -12,8 +12,8 @@ from pprgnn.training.defaults import FEW_LABELS, MANY_LABELS, describe_settled, 
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.loop import Training
 from pprgnn.training.study import Study
+from pprgnn.training.terminal import describe
 from pprgnn.training.train import choose_split, train
-from pprgnn.training.view import describe
 
 
 def graph(nodes=60, features=3, classes=2, several=False):

@@ -71,7 +71,7 @@ class _Classifier:
         """
         dataset = self._labelled(data)
         if verbose and listener is None:
-            from pprgnn.training.view import EpochLines
+            from pprgnn.training.terminal import EpochLines
 
             listener = EpochLines()
         split = choose_split(self.config, dataset) if split is None else split

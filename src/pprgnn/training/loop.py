@@ -19,12 +19,11 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team, check_consistency
 from pprgnn.nn.layers import infinite_layers
-from pprgnn.training.batches import Batch
+from pprgnn.training.batches import Batch, DistributedContext
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
 from pprgnn.training.checkpoint import Progress, load_state_dict, state_dict
 from pprgnn.training.checkpoint import Record as Record
 from pprgnn.training.config import Config
-from pprgnn.training.distributed import DistributedContext
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import (
     choose_device,

@@ -163,15 +163,6 @@ def restore_optimizer(
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def clip_gradient(network: nn.Module, limit: float) -> Tensor:
-    """The norm of the gradient, which is scaled down to ``limit``; 0: left as it is."""
-    if limit:
-        return torch.nn.utils.clip_grad_norm_(network.parameters(), limit)
-    norms = [torch.linalg.vector_norm(p.grad) for p in network.parameters() if p.grad is not None]
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-    return norm
-
-
 class Schedule:
     """How the learning rate moves: after each step (one-cycle, cosine) or after each epoch (plateau).
 
