@@ -283,7 +283,7 @@ class Training:
                 f"labels are alike; divide differently, change training.metric, or set training.monitor=loss."
             )
         old = -math.inf if progress.best is None else progress.best
-        if value > old or (value == old and mean_loss < progress.best_loss):
+        if (value, -mean_loss) > (old, -progress.best_loss):  # the loss breaks ties
             progress.best, progress.best_loss, progress.best_epoch = value, mean_loss, epoch
             progress.best_threshold = progress.threshold
             self.keep_weights(self.network.state_dict())
@@ -340,17 +340,17 @@ class Training:
     @contextmanager
     def _own_settings(self) -> Iterator[None]:
         """The caller's random numbers and torch's settings are afterwards as if there had been no training."""
+        settings, threads = self.settings, torch.get_num_threads()
         devices = [self.device] if self.device.type == "cuda" else []
         before = torch.are_deterministic_algorithms_enabled()
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-        threads, states = torch.get_num_threads(), self.settings.states
-        where = states_on_disk(states) if states else nullcontext()
+        where = states_on_disk(settings.states) if settings.states else nullcontext()
         # A few small graphs a step, as most sets for graph classification have them.
-        nodes = self.dataset.num_nodes / len(self.dataset) * (self.settings.batch_size or GRAPHS_PER_PASS)
+        nodes = self.dataset.num_nodes / len(self.dataset) * (settings.batch_size or GRAPHS_PER_PASS)
         small = self.dataset.facts.task == "graph" and nodes * self.config.model.hidden < SMALL_STEP
         with where, torch.random.fork_rng(devices=devices):
-            torch.use_deterministic_algorithms(before or self.settings.deterministic)
-            torch.set_num_threads(self.settings.threads or (1 if small else threads))
+            torch.use_deterministic_algorithms(before or settings.deterministic)
+            torch.set_num_threads(settings.threads or (1 if small else threads))
             try:
                 yield
             finally:
