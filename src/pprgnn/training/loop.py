@@ -200,15 +200,13 @@ class Training:
         progress.smallest_loss = min(progress.smallest_loss, epoch_loss)
         self.schedule.after_epoch(epoch_loss)
         layers = [layer for _, layer in infinite_layers(self.network)]
-        solved = (
-            [layer.last_solution.depth for layer in layers if layer.last_solution],
-            [largest_norm(layer) for layer in layers],
-            [smallest_eps(layer.eps) for layer in layers],
-        )
+        depth = [layer.last_solution.depth for layer in layers if layer.last_solution]
+        norms, eps = [largest_norm(each) for each in layers], [smallest_eps(each.eps) for each in layers]
         if not self.shared and self._is_validated(progress.epoch):
             val = self._validate(progress.epoch)
-        chosen = (progress.best, progress.best_epoch)
-        return Record(progress.epoch, epoch_loss, lr, norm, scores, val, *chosen, *solved, seconds=0.0)
+        best, best_epoch = progress.best, progress.best_epoch
+        facts = (progress.epoch, epoch_loss, lr, norm, scores, val, best, best_epoch, depth, norms, eps)
+        return Record(*facts, seconds=0.0)
 
     def _training_batches(self, order: torch.Generator) -> Iterator[Batch]:
         """All that trains, once; with labels as input, fold by fold, those of each hidden while it is scored."""
