@@ -275,10 +275,11 @@ def _column_counts(marks: Tensor) -> Tensor:
     return blocks.sum(0) + marks[even:].sum(0)
 
 
-def _check(logits: Tensor, y: Tensor, multi_label: bool) -> None:
+def check_shapes(logits: Tensor, y: Tensor, multi_label: bool) -> None:
+    """Raise unless there are rows, with a label each, or with ``multi_label`` one for each class."""
     if logits.dim() != 2 or not logits.numel():
         raise TrainingError(
-            f"Logits must have shape (rows, classes) with at least one of each, but have shape "
+            f"Logits must have shape (rows, classes) with at least one row and class, but have shape "
             f"{tuple(logits.shape)}; is the part of the split that is scored empty?"
         )
     expected = tuple(logits.shape) if multi_label else (logits.size(0),)
@@ -288,6 +289,10 @@ def _check(logits: Tensor, y: Tensor, multi_label: bool) -> None:
             f"For logits of shape {tuple(logits.shape)}, y must have shape {expected} {kind}, but has shape "
             f"{tuple(y.shape)}; is multi_label = {multi_label} right?"
         )
+
+
+def _check(logits: Tensor, y: Tensor, multi_label: bool) -> None:
+    check_shapes(logits, y, multi_label)
     # The sum tells in one pass, unless it overflows itself.
     if not math.isfinite(float(logits.detach().sum())):
         bad = int((~torch.isfinite(logits)).any(1).sum())

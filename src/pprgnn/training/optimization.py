@@ -20,7 +20,7 @@ from pprgnn.nn.layers import infinite_layers, ppr_layers
 from pprgnn.nn.network import Network
 from pprgnn.training.config import TrainingConfig
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.metrics import check_truth
+from pprgnn.training.metrics import check_shapes, check_truth
 from pprgnn.training.model import largest_norm, smallest_eps, weight_norm
 
 POS_WEIGHT_RANGE = (1.0, 100.0)  # a label that two rows in a million have must not drown the others
@@ -54,8 +54,14 @@ class Objective:
 
     def __call__(self, logits: Tensor, y: Tensor) -> Tensor:
         """Mean loss, a tensor without dimensions; logits and labels are as in :func:`metrics.scores`."""
-        self._check(logits, y)
+        check_shapes(logits, y, self.multi_label)
         if self.class_weights is not None:
+            num_classes = logits.size(1) if self.multi_label else max(logits.size(1), 2)
+            if len(self.class_weights) != num_classes:
+                raise TrainingError(
+                    f"There must be one class weight for each of the {num_classes} classes, but there are "
+                    f"{len(self.class_weights)}."
+                )
             self.class_weights = self.class_weights.to(logits)  # moved once, then at home
         if self.multi_label:
             return F.binary_cross_entropy_with_logits(logits, y.to(logits.dtype), pos_weight=self.class_weights)
@@ -64,23 +70,6 @@ class Objective:
         if self.class_weights is None:
             return F.cross_entropy(logits, y)
         return F.cross_entropy(logits, y, weight=self.class_weights, reduction="sum") / len(y)
-
-    def _check(self, logits: Tensor, y: Tensor) -> None:
-        expected = tuple(logits.shape) if self.multi_label else (logits.size(0),)
-        if logits.dim() != 2 or tuple(y.shape) != expected:
-            shape = "the same" if self.multi_label else "(rows,)"
-            raise TrainingError(
-                f"Logits must have shape (rows, classes) and y {shape}, but "
-                f"they have {tuple(logits.shape)} and {tuple(y.shape)}; is multi_label = {self.multi_label} right?"
-            )
-        if not logits.numel():
-            raise TrainingError("A loss needs at least one row, but the batch has none; leave such batches out.")
-        num_classes = logits.size(1) if self.multi_label else max(logits.size(1), 2)
-        if self.class_weights is not None and len(self.class_weights) != num_classes:
-            raise TrainingError(
-                f"There must be one class weight for each of the {num_classes} classes, but there are "
-                f"{len(self.class_weights)}."
-            )
 
 
 def pooled_loss(objective: Objective, logits: Tensor, y: Tensor, team: Team) -> tuple[Tensor, Tensor, int]:
