@@ -108,28 +108,24 @@ def load_state_dict(training: Training, tensors: Mapping[str, Tensor], state: Ma
             f"back, or start a new run."
         )
     try:
-        _restore(training, tensors, state)
+        parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
+        in_rows = _row_names(training)
+        for name, tensor in training.team.broadcast_tensors(tensors):
+            kind, _, rest = name.partition("/")
+            if name in in_rows:
+                tensor = training.distributed.local_rows(tensor)
+            parts[kind][rest] = tensor.to(training.device)
+        training.network.load_state_dict(parts["network"])
+        training.keep_weights(parts["best"])
+        if training.average is not None:
+            training.average.restore(parts["average"])
+        restore_optimizer(training.optimizer, parts["optimizer"], state["groups"])
+        training.schedule.restore(state["schedule"])
+        directions = {name: tensor.clone() for name, tensor in parts["depth"].items()}
+        restore_depth_state(training.network, state["depths"], directions)
+        training.progress = Progress(**state["progress"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
             f"The checkpoint in {folder} does not fit its config.toml; undo the changes to it, "
             f"or start a new run ({type(error).__name__})."
         ) from error
-
-
-def _restore(training: Training, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    parts: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
-    in_rows = _row_names(training)
-    for name, tensor in training.team.broadcast_tensors(tensors):
-        kind, _, rest = name.partition("/")
-        if name in in_rows:
-            tensor = training.distributed.local_rows(tensor)
-        parts[kind][rest] = tensor.to(training.device)
-    training.network.load_state_dict(parts["network"])
-    training.keep_weights(parts["best"])
-    if training.average is not None:
-        training.average.restore(parts["average"])
-    restore_optimizer(training.optimizer, parts["optimizer"], state["groups"])
-    training.schedule.restore(state["schedule"])
-    directions = {name: tensor.clone() for name, tensor in parts["depth"].items()}
-    restore_depth_state(training.network, state["depths"], directions)
-    training.progress = Progress(**state["progress"])

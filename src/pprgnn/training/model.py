@@ -32,6 +32,7 @@ from pprgnn.training.thresholds import Threshold
 FORMAT = "pprgnn model, version 1"
 GRAPHS_PER_PASS = 128
 NODES_PER_PASS = 4096  # of small graphs, in node tasks
+ERRORS = ("truncation_bound", "error_bound", "measured_error", "estimated_error", "rounding_error")
 
 
 @dataclass
@@ -94,7 +95,11 @@ class Model:
             self.check_width(dataset, x.size(1))
         label_columns = 0 if self.visible is None else self.visible.width
         batches = Batches(dataset, x, self.network.adjacency_options, self.device, label_columns)
-        batches.per_pass = graphs_per_pass(dataset, self.network.separable)
+        if dataset.facts.task == "graph":
+            batches.per_pass = GRAPHS_PER_PASS
+        elif self.network.separable:  # small graphs that do not depend on each other
+            small = NODES_PER_PASS * len(dataset) // max(dataset.num_nodes, 1)  # so many have that many nodes
+            batches.per_pass = max(1, min(small, len(dataset)))
         return batches
 
     def logits(self, dataset: GraphDataset, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
@@ -192,9 +197,8 @@ class Model:
             with torch.random.fork_rng(devices=[]):  # the caller's random numbers are none of its business
                 network = build_network(config.model, shape, tol=config.training.eval_tol)
             kind = metadata["features"]
-            threshold = Threshold()  # of models from before there was a choice
-            if "threshold" in metadata:
-                threshold = Threshold.from_dict(json.loads(metadata["threshold"]))
+            chosen = metadata.get("threshold")  # models from before there was a choice have none
+            threshold = Threshold() if chosen is None else Threshold.from_dict(json.loads(chosen))
             prior = tuple(map(float, json.loads(metadata.get("prior", "[]"))))
             visible = VisibleLabels.taken_from(tensors) if kind in LABEL_KINDS else None
             network.load_state_dict(tensors)
@@ -205,14 +209,6 @@ class Model:
             raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error
         network.to(device).eval()
         return cls(network, config, facts, shape, kind, visible, threshold, prior)
-
-
-def graphs_per_pass(dataset: GraphDataset, separable: bool) -> int:
-    """How many graphs are evaluated at once; of a node task, small ones that do not depend on each other."""
-    if dataset.facts.task == "graph":
-        return GRAPHS_PER_PASS
-    small = NODES_PER_PASS * len(dataset) // max(dataset.num_nodes, 1)  # so many have that many nodes
-    return max(1, min(small, len(dataset))) if separable else 1
 
 
 def forward(network: Network, batch: Batch) -> Tensor:
@@ -236,11 +232,7 @@ def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
                 "layer": name,
                 "depth": solution.depth,
                 "status": solution.status.name,
-                "truncation_bound": solution.truncation_bound,
-                "error_bound": solution.error_bound,
-                "measured_error": solution.measured_error,
-                "estimated_error": solution.estimated_error,
-                "rounding_error": solution.rounding_error,
+                **{kind: getattr(solution, kind) for kind in ERRORS},
                 "weight_norm": largest_norm(layer),
                 "eps": smallest_eps(layer.eps),
             }
