@@ -279,7 +279,7 @@ def run(output: Path, settings: Settings, command: str) -> int:
     import torch
     import torch_geometric.nn  # noqa: F401  (takes seconds, which should not be charged to the first model)
 
-    from pprgnn.training.view import aligned
+    from pprgnn.training.terminal import aligned
 
     torch.set_num_threads(1)  # the matrices are small: a second thread gains nothing and waits for busy cores
     results, interrupted = run_models(settings)

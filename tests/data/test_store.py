@@ -390,7 +390,7 @@ def test_one_flipped_bit_is_seen(tmp_path):
         ({"data.y": torch.tensor([0, 1, 2 * 10**9])}, "there is a label 2000000000 of 2 classes"),
         ({"data.y": torch.tensor([0])}, "the labels have shape"),
         ({"data.y": torch.tensor([0, 1, -2])}, "there is a label -2 of 2 classes"),
-        ({"slices.edge_index": torch.tensor([0, 2, 4, 10**12])}, "slices.edge_index does not cover data.edge_index"),
+        ({"slices.edge_index": torch.tensor([0, 2, 4, 10**12])}, "slices.edge_index does not cover"),
         ({"data.edge_index": torch.tensor([[0, 2, 0, 1, 0, 2], [0, 0, 1, 0, 2, 0]])}, "the edges of a graph name"),
         ({"data.x": torch.ones(7, 2)}, "the features have shape"),
         ({"slices.edge_index": torch.tensor([0, 4, 2, 6])}, "slices.edge_index decreases"),

@@ -16,8 +16,8 @@ from pprgnn.explore.run_view import Opened, offered_depths
 from pprgnn.training.config import Config
 from pprgnn.training.explain import explain_graph, explain_node
 from pprgnn.training.explain_features import explain_features
-from pprgnn.training.hops import Readers
 from pprgnn.training.model import Model
+from pprgnn.training.reach import Readers
 from pprgnn.training.run import Run
 from pprgnn.training.systems import SYSTEMS
 from pprgnn.training.train import train

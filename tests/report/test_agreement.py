@@ -10,8 +10,8 @@ from pprgnn.report.measured import measure as measuring
 from pprgnn.report.measured.kept import fingerprint
 from pprgnn.report.subject import open_subjects
 from pprgnn.training.run import Run
+from pprgnn.training.terminal import EpochLines
 from pprgnn.training.train import train
-from pprgnn.training.view import EpochLines
 from pprgnn.wording import percent
 from tests.training.small_data import divided, one_graph, quick
 

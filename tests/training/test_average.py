@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pprgnn.training.average import WARM_UP, RunningAverage
 from pprgnn.training.loop import Training
+from pprgnn.training.optimization import AVERAGE_WARM_UP, RunningAverage
 from pprgnn.training.run import Run
 from pprgnn.training.train import resume
 from tests.training.small_data import divided, one_graph, quick
@@ -18,7 +18,7 @@ def test_it_follows_with_a_short_memory_at_first():
     for step, weight in enumerate((1.0, 2.0, 8.0, 0.0), start=1):
         torch.nn.init.constant_(network.weight, weight)
         average.follow()
-        keep = min(0.5, step / (step + WARM_UP))
+        keep = min(0.5, step / (step + AVERAGE_WARM_UP))
         expected = keep * expected + (1 - keep) * weight
         torch.testing.assert_close(average.tensors[0], torch.tensor([[expected]]))
     with average:

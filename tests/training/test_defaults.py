@@ -12,8 +12,8 @@ from pprgnn.training.defaults import FEW_LABELS, MANY_LABELS, describe_settled, 
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.loop import Training
 from pprgnn.training.study import Study
+from pprgnn.training.terminal import describe
 from pprgnn.training.train import choose_split, train
-from pprgnn.training.view import describe
 
 
 def graph(nodes=60, features=3, classes=2, several=False):
@@ -82,9 +82,12 @@ def test_in_between_and_without_features_nothing_is_chosen(dataset, changes):
 
 
 def test_own_settings_are_told_apart():
-    config = Config.for_task("node").with_values({"system": "gat", "heads": 2})
-    assert "model.own.heads" in config.given
-    assert "model.own" not in config.given
+    for config in (
+        Config.for_task("node").with_values({"system": "gat", "heads": 2}),
+        Config.for_task("node").with_settings(["system=gat", "heads=2"]),
+    ):
+        assert "model.own.heads" in config.given
+        assert "model.own" not in config.given
 
 
 def test_the_log_says_what_was_chosen():

@@ -17,8 +17,8 @@ from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import explain_graph, explain_node
-from pprgnn.training.hops import hops_to
 from pprgnn.training.model import Model
+from pprgnn.training.reach import hops_to
 
 from .. import reference
 from ..problems import ZOO, random_graph

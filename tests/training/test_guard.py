@@ -11,11 +11,11 @@ import torch
 
 from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.guard import check_loss, collected_warnings, smallest_eps, weight_norm
+from pprgnn.training.listener import Interruption
 from pprgnn.training.loop import Training
-from pprgnn.training.model import Model
+from pprgnn.training.model import Model, smallest_eps, weight_norm
+from pprgnn.training.optimization import check_loss, collected_warnings
 from pprgnn.training.run import Run
-from pprgnn.training.signals import Interruption
 from pprgnn.training.train import resume, train
 from tests.training.small_data import Recorder, divided, is_sentence, one_graph, quick, several_graphs
 

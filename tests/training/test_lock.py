@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.lock import locked
+from pprgnn.training.run import locked
 
 HOLDER = """
 import sys, time
-from pprgnn.training.lock import locked
+from pprgnn.training.run import locked
 with locked(sys.argv[1]):
     print("mine", flush=True)
     time.sleep(60)
@@ -57,7 +57,7 @@ def test_where_there_can_be_no_folder_others_say_so(tmp_path):
 
 
 def test_the_owner_of_a_lock_is_not_always_told(tmp_path, holder, monkeypatch):
-    monkeypatch.setattr("pprgnn.training.lock.LOCKS", tmp_path / "none")
+    monkeypatch.setattr("pprgnn.training.run.LOCKS", tmp_path / "none")
     with pytest.raises(TrainingError, match="in use by another process; wait"), locked(tmp_path):
         raise AssertionError
 

@@ -8,7 +8,7 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.objective import Objective, balanced_weights
+from pprgnn.training.optimization import Objective, balanced_weights
 
 LOG3 = math.log(3.0)
 # Softmax of (log 3, 0) is (3/4, 1/4): losses log 4/3 and log 4.

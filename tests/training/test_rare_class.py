@@ -5,8 +5,8 @@ import torch
 
 from pprgnn.training.evaluation import rare_class, settle_metric
 from pprgnn.training.loop import Training
+from pprgnn.training.terminal import describe
 from pprgnn.training.train import train
-from pprgnn.training.view import describe
 from tests.training.small_data import divided, one_graph, quick
 
 

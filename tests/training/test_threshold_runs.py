@@ -13,11 +13,12 @@ import pprgnn
 from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
+from pprgnn.training.checkpoint import Progress
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import ensemble_scores, evaluate
 from pprgnn.training.explain import explain_node
-from pprgnn.training.loop import Progress, Training
-from pprgnn.training.metrics import micro_f1, scores
+from pprgnn.training.loop import Training
+from pprgnn.training.metrics import scores
 from pprgnn.training.model import Model
 from pprgnn.training.predictions import predict_table
 from pprgnn.training.run import Run
@@ -26,6 +27,10 @@ from pprgnn.training.train import Trained, resume, train
 from tests.training.small_data import Recorder, divided, facts, quick, random_edges
 
 ROWS, CLASSES = 240, 4
+
+
+def micro_f1(logits, y):
+    return scores(logits, y, multi_label=True, metrics=["micro-F1"])["micro-F1"]
 
 
 @cache
@@ -58,11 +63,11 @@ def test_the_chosen_threshold_is_far_from_one_half_and_better():
     assert threshold["probability"] < 0.3
     assert "best micro-F1 on the validation part" in threshold["told"]
     logits, y = trained.model.logits(dataset), dataset.labels()
-    halves = {part: micro_f1(logits[mask], y[mask], multi_label=True) for part, mask in masks.items()}
+    halves = {part: micro_f1(logits[mask], y[mask]) for part, mask in masks.items()}
     for part, half in halves.items():
         assert trained.summary["scores"][part]["micro-F1"] > half + 0.1
     cuts = logits[masks["val"]].flatten()
-    others = [micro_f1(logits[masks["val"]] - cut, y[masks["val"]], multi_label=True) for cut in cuts]
+    others = [micro_f1(logits[masks["val"]] - cut, y[masks["val"]]) for cut in cuts]
     assert trained.summary["scores"]["val"]["micro-F1"] >= max(others)
 
 
@@ -170,7 +175,7 @@ def test_several_models_together_have_a_threshold_of_their_own():
     found = ensemble_scores(models, dataset, masks)
     mean = torch.stack([model.logits(dataset).sigmoid() for model in models]).mean(0)
     logits, y = torch.logit(mean)[masks["val"]], dataset.labels()[masks["val"]]
-    best = max(micro_f1(logits - cut, y, multi_label=True) for cut in [*logits.flatten().tolist(), -99.0])
+    best = max(micro_f1(logits - cut, y) for cut in [*logits.flatten().tolist(), -99.0])
     assert found["val"]["micro-F1"] == pytest.approx(best)
 
 

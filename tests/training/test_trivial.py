@@ -6,9 +6,9 @@ import pytest
 import torch
 from sklearn import metrics as sk
 
+from pprgnn.training.evaluation import TRIVIAL, cautions, prior_logits, trivial_levels
 from pprgnn.training.metrics import METRICS
 from pprgnn.training.train import train
-from pprgnn.training.trivial import TRIVIAL, cautions, prior_logits, trivial_levels
 from tests.training.small_data import divided, is_sentence, one_graph, quick
 
 MAIN = ["accuracy", "micro-F1", "macro-F1", "ROC AUC"]

@@ -8,8 +8,8 @@ from pprgnn import GraphClassifier, NodeClassifier
 from pprgnn.cli.training_options import config_for
 from pprgnn.data import from_pyg
 from pprgnn.training.config import OF_GRAPHS, Config
+from pprgnn.training.evaluation import cautions
 from pprgnn.training.train import train
-from pprgnn.training.trivial import cautions
 from tests.training.small_data import several_graphs
 
 

@@ -10,11 +10,10 @@ from pprgnn.cli.saved_run import open_data, open_model
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import evaluate as scores_of
-from pprgnn.training.evaluation import final_metrics
+from pprgnn.training.evaluation import final_metrics, prior_logits, trivial_levels
 from pprgnn.training.run import Run
 from pprgnn.training.systems import find_system
-from pprgnn.training.trivial import prior_logits, trivial_levels
-from pprgnn.training.view import layer_table, remarks, score_table
+from pprgnn.training.terminal import layer_table, remarks, score_table
 
 
 def evaluate(options: Evaluate) -> None:

@@ -24,8 +24,8 @@ from pprgnn.training.explain import (
     explain_node,
 )
 from pprgnn.training.explain_features import FeatureExplanation, explain_features
-from pprgnn.training.guard import collected_warnings
 from pprgnn.training.model import Model
+from pprgnn.training.optimization import collected_warnings
 from pprgnn.training.terminal import is_terminal
 from pprgnn.wording import counted, percent
 

@@ -21,9 +21,8 @@ from pprgnn.distributed.partitions import PartitionFacts, choose_method, describ
 from pprgnn.distributed.simulate import Network, find_network, simulate
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.terminal import paragraph, styled, width
+from pprgnn.training.terminal import aligned, paragraph, styled, width
 from pprgnn.training.train import load_data
-from pprgnn.training.view import aligned
 from pprgnn.wording import counted
 
 SHOWN = 16  # parts that are listed one by one; of more, the extremes

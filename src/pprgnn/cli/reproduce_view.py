@@ -9,8 +9,7 @@ from typing import Any
 from pprgnn.cli.moving_line import MovingLine
 from pprgnn.experiments.cell import Cell, address_of, label_of
 from pprgnn.experiments.plan import Estimates, Plan, Row
-from pprgnn.training.terminal import paragraph, table, width
-from pprgnn.training.view import clock
+from pprgnn.training.terminal import clock, paragraph, table, width
 from pprgnn.wording import counted
 
 

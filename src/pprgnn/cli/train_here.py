@@ -25,8 +25,8 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Listener
 from pprgnn.training.run import CONFIG, Run
 from pprgnn.training.study import Study, is_study
+from pprgnn.training.terminal import EpochLines
 from pprgnn.training.train import resume, train
-from pprgnn.training.view import EpochLines
 
 Summary = dict[str, Any]
 

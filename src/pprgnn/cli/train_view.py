@@ -10,8 +10,17 @@ import typer
 from pprgnn.cli.group import STOPPED
 from pprgnn.cli.output import Labelled, show, show_hint, show_json, show_labelled
 from pprgnn.distributed.team import Team
-from pprgnn.training.terminal import paragraph, width
-from pprgnn.training.view import aligned, clock, comparison_table, layer_table, percent, remarks, score_table
+from pprgnn.training.terminal import (
+    aligned,
+    clock,
+    comparison_table,
+    layer_table,
+    paragraph,
+    percent,
+    remarks,
+    score_table,
+    width,
+)
 from pprgnn.wording import counted
 
 Summary = Mapping[str, Any]

@@ -9,9 +9,8 @@ import typer
 
 from pprgnn.cli.output import show, show_hint, show_labelled, under
 from pprgnn.training.loop import Record, Training
-from pprgnn.training.terminal import paragraph, width
+from pprgnn.training.terminal import Lines, aligned, clock, paragraph, percent, width
 from pprgnn.training.tune import Tuning, ranked
-from pprgnn.training.view import Lines, aligned, clock, percent
 
 SHOWN = 5  # trials in the table
 

@@ -12,8 +12,8 @@ from typing import Protocol
 from pprgnn.experiments.cell import Cell, address_of, without_twins
 from pprgnn.experiments.run_cell import Line, forget, run_cell
 from pprgnn.experiments.store import Store
-from pprgnn.training.lock import locked
-from pprgnn.training.signals import ended_by_sigterm
+from pprgnn.training.listener import ended_by_sigterm
+from pprgnn.training.run import locked
 from pprgnn.training.workers import Workers, at_work
 
 __all__ = ["Watcher", "Workers", "run_missing"]

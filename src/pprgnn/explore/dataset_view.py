@@ -15,7 +15,7 @@ from pprgnn.data.split import PARTS, Split
 from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import true_classes
-from pprgnn.training.hops import Readers
+from pprgnn.training.reach import Readers
 from pprgnn.wording import counted
 
 GRAPHS_KEPT = 4

@@ -15,10 +15,9 @@ from pprgnn.explore.local import LocalGraph
 from pprgnn.explore.traced import Traced, WholeGraph
 from pprgnn.local.neighbourhood import NotWorthwhile
 from pprgnn.nn.ppr_conv import PPRConv
-from pprgnn.training.depths import at_depths
 from pprgnn.training.listener import Announce
-from pprgnn.training.model import head
-from pprgnn.training.stages import stages
+from pprgnn.training.model import at_depths, head
+from pprgnn.training.reach import stages
 
 if TYPE_CHECKING:
     from pprgnn.explore.run_view import RunView

@@ -32,8 +32,7 @@ from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.through_adjacency import SolvingAdjacency
 from pprgnn.training.attribution import learned_rows
 from pprgnn.training.batches import Batch
-from pprgnn.training.guard import largest_norm, smallest_eps
-from pprgnn.training.model import Model
+from pprgnn.training.model import Model, largest_norm, smallest_eps
 
 NEGLIGIBLE = 1e-3  # of the possible influence: longer ways do not help to choose nodes
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pprgnn.core.csr import ranges
 from pprgnn.training.explain import FAR, MOST_OF_IT
-from pprgnn.training.hops import Readers
+from pprgnn.training.reach import Readers
 
 MOST_EDGES = 4000
 FAR_SHARE = 5  # every fifth place is for a node far away

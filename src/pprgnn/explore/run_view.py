@@ -21,10 +21,10 @@ from pprgnn.explore.traced import follow_biases
 from pprgnn.nn.layers import infinite_layers, set_tolerance
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
-from pprgnn.training.guard import collected_warnings
 from pprgnn.training.listener import Announce, silent
 from pprgnn.training.memory import memory_budget, plan_terms
 from pprgnn.training.model import Model
+from pprgnn.training.optimization import collected_warnings
 from pprgnn.training.run import Run
 from pprgnn.training.systems import find_system
 

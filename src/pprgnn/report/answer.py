@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pprgnn.report.measured.results import Missing
 from pprgnn.report.shown import Shown, Table
 from pprgnn.report.subject import Subject
+from pprgnn.training.evaluation import TRIVIAL, cautions
 from pprgnn.training.metrics import ACCURACY
-from pprgnn.training.trivial import TRIVIAL, cautions
 from pprgnn.wording import UNKNOWN, counted, cut, duration, listed, number, percent, points, scored
 
 NAMED = 8  # classes that are named, of many

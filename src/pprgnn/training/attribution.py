@@ -34,9 +34,8 @@ from pprgnn.nn.layers import infinite_layers
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.guard import largest_norm, smallest_eps
 from pprgnn.training.memory import memory_budget, plan_terms
-from pprgnn.training.model import Model, layer_facts
+from pprgnn.training.model import Model, largest_norm, layer_facts, smallest_eps
 
 FEWEST, MOST = 4, 32  # pieces of an integral
 ENOUGH = 0.005  # of the difference may be missing, over all pieces and without signs

@@ -1,21 +1,33 @@
-"""A data set on its device, cut into batches of whole graphs. Every graph is normalised once."""
+"""A data set on its device, cut into batches of whole graphs, and divided among processes that train together.
+
+Every graph is normalised once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn import GraphNorm, PairNorm
+from torch_geometric.nn.conv import MessagePassing
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.blocks import cut_blocks, take_blocks
 from pprgnn.core.csr import ranges
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import hide_columns, take_rows
-from pprgnn.distributed.part import GraphPart
+from pprgnn.distributed.batch_norm import share_batch_norm
+from pprgnn.distributed.part import GraphPart, cut
+from pprgnn.distributed.partitions import choose_method, partition
+from pprgnn.distributed.row_dropout import RowNumbers, use_row_dropout
+from pprgnn.distributed.team import Team
+from pprgnn.nn.network import Network
+from pprgnn.nn.ppr_conv import PPRConv
+from pprgnn.training.errors import TrainingError
 
 AT_ONCE = 8  # batches of graphs are gathered together: for small ones, the many small operations cost most
 
@@ -40,12 +52,8 @@ class Batch:
 class Batches:
     """Cuts the graphs of a data set into batches.
 
-    Args:
-        dataset: The graphs.
-        x: Features of all nodes, or ``None``.
-        adjacency_options: How the network wants Ã; ``None``: it wants a plain ``edge_index``.
-        device: Where the batches should be.
-        label_columns: How many of the features, the last ones, are labels, see :mod:`label_input`.
+    ``adjacency_options`` say how the network wants Ã; ``None``: it wants a plain ``edge_index``. The last
+    ``label_columns`` of the features ``x`` are labels, see :mod:`label_input`.
     """
 
     def __init__(
@@ -59,7 +67,7 @@ class Batches:
         self.dataset = dataset.copy() if dataset._indices is not None else dataset
         self.task = dataset.facts.task
         self.device, self.label_columns = device, label_columns
-        data = self.dataset._data
+        data, slices = self.dataset._data, self.dataset.slices
         self.sizes = torch.tensor(self.dataset.graph_sizes, device=device)
         self.starts = self.sizes.cumsum(0) - self.sizes
         self.x = None if x is None else x.to(device)
@@ -70,35 +78,21 @@ class Batches:
         self.per_pass = 1  # graphs that are evaluated at once, by one process
         self.nodes: Tensor | None = None
         self._single: dict[int, tuple[Any, ...]] = {}
+        edge_index, weight, dtype = data.edge_index, data.get("edge_weight"), torch.get_default_dtype()
+        cuts = torch.tensor([0, edge_index.size(1)]) if slices is None else slices["edge_index"]
         if adjacency_options is None:
-            self._keep_edges()
-        elif len(self.dataset) == 1:
-            self.adj = self.dataset.adjacency(0, **adjacency_options)
-        else:
-            edge_index, weight = self._all_edges()
-            self.adj = Adjacency.from_edge_index(
-                edge_index, weight, int(self.sizes.sum()), reorder=False, **adjacency_options
-            )
-        if self.adj is not None:  # in the precision of networks, whatever the weights came in
-            self.adj = self.adj.to(torch.get_default_dtype()).to(device)
+            self.edge_index = edge_index.to(device)
+            self.edge_weight = None if weight is None else weight.to(device, dtype)
+            self.edge_starts, self.edge_counts = cuts[:-1].to(device), cuts.diff().to(device)
+            return
+        if len(self.dataset) == 1:
+            adj = self.dataset.adjacency(0, **adjacency_options)
+        else:  # all graphs, with nodes counted through
+            through = edge_index + torch.repeat_interleave(self.starts.cpu(), cuts.diff())
+            count = int(self.sizes.sum())
+            adj = Adjacency.from_edge_index(through, weight, count, reorder=False, **adjacency_options)
+        self.adj = adj.to(dtype).to(device)  # in the precision of networks, whatever the weights came in
 
-    def _all_edges(self) -> tuple[Tensor, Tensor | None]:
-        """The edges of all graphs, with nodes counted through."""
-        data, slices = self.dataset._data, self.dataset.slices
-        if slices is None:
-            return data.edge_index, data.get("edge_weight")
-        shift = torch.repeat_interleave(self.starts.cpu(), slices["edge_index"].diff())
-        return data.edge_index + shift, data.get("edge_weight")
-
-    def _keep_edges(self) -> None:
-        data, slices = self.dataset._data, self.dataset.slices
-        self.edge_index = data.edge_index.to(self.device)
-        weight = data.get("edge_weight")
-        self.edge_weight = None if weight is None else weight.to(self.device, torch.get_default_dtype())
-        cuts = torch.tensor([0, data.edge_index.size(1)]) if slices is None else slices["edge_index"]
-        self.edge_starts, self.edge_counts = cuts[:-1].to(self.device), cuts.diff().to(self.device)
-
-    # -------------------------------------------------------------------------------------------------- batches
     def all_graphs(self) -> Tensor:
         """The numbers of all graphs."""
         return torch.arange(len(self.sizes), device=self.device)
@@ -141,18 +135,11 @@ class Batches:
         return counts.index_add_(0, owner, mask.long()).nonzero().flatten()
 
     def cut(
-        self,
-        graphs: Tensor,
-        size: int,
-        mask: Tensor | None = None,
-        *,
-        generator: torch.Generator | None = None,
-        hide: bool = False,
+        self, graphs: Tensor, size: int, mask: Tensor | None = None, *, generator: torch.Generator | None = None
     ) -> Iterator[Batch]:
         """Batches of ``size`` graphs, shuffled if there is a generator; scored where ``mask`` says so.
 
-        With ``hide``, no label of a scored node is among the features. Of several processes, each gets its share
-        of every batch, which may be none of its graphs.
+        Of several processes, each gets its share of every batch, which may be none of its graphs.
         """
         if generator is not None:
             graphs = graphs[torch.randperm(len(graphs), generator=generator).to(self.device)]
@@ -162,14 +149,14 @@ class Batches:
                 yield from self._divided(ids, size)
             return
         for ids in torch.split(graphs, size):
-            yield self.batch(ids[rank::processes], mask, hide=hide)
+            yield self.batch(ids[rank::processes], mask)
 
     def _divided(self, ids: Tensor, size: int) -> Iterator[Batch]:
         """The same batches as one by one, cut out of a single one: they share its memory."""
-        if len(ids) <= size:
-            yield self.batch(ids)
-            return
         whole = self.batch(ids)
+        if len(ids) <= size:
+            yield whole
+            return
         assert whole.graph is not None
         bounds = [*range(0, len(ids), size), len(ids)]  # among the graphs
         cuts = _cuts(self.sizes[ids], bounds)
@@ -196,7 +183,7 @@ class Batches:
             yield whole.edges[:, start:end] - first, weight
 
     def batch(self, ids: Tensor, mask: Tensor | None = None, *, hide: bool = False) -> Batch:
-        """These graphs as one batch."""
+        """These graphs as one batch; with ``hide``, no label of a scored node is among the features."""
         nodes, edges, weight, owner = self._graphs(ids)
         x = None if self.x is None else take_rows(self.x, nodes)
         if self.task == "graph":
@@ -236,3 +223,133 @@ def _cuts(sizes: Tensor, bounds: list[int]) -> list[int]:
     """How much comes before each of these graphs."""
     ends = [0, *sizes.cumsum(0).tolist()]
     return [ends[bound] for bound in bounds]
+
+
+class DistributedContext:
+    """The network and the batches of one process among several; with a team of one, nothing is changed.
+
+    One graph is cut into parts: each process has the rows of its nodes. Of several graphs, each process has its
+    share of every batch. Parameters are the same everywhere, but for learned rows of nodes, which are in parts.
+    Each builds the network from the same seed and the batches of all data; what is left of them is its own.
+    """
+
+    def __init__(self, team: Team, network: Network, batches: Batches, method: str) -> None:
+        self.team, self.network = team, network
+        self.nodes: Tensor | None = None  # of a graph in parts, the numbers of the rows here
+        self._all_nodes: Tensor | None = None  # the same of all processes; in the first one alone
+        self.numbers: RowNumbers | None = None
+        self.parameters = sum(p.numel() for p in network.parameters())  # of the whole network
+        self.description = ""  # of how the work is divided
+        if not team.joined:
+            return
+        share_batch_norm(network, team)
+        if batches.task == "node" and len(batches.sizes) == 1:
+            self._take_part(batches, method)
+        else:
+            batches.share = (team.rank, team.size)
+            self.description = f"{team.size} processes, each with its share of the graphs of every step"
+
+    def _take_part(self, batches: Batches, method: str) -> None:
+        adj, network, method = batches.adj, self.network, choose_method(method)
+        check_can_be_cut(network)
+        assert adj is not None
+        chosen = {"owner": partition(adj, self.team.size, method)} if self.team.is_main else {}
+        [(_, owner)] = self.team.broadcast_tensors(chosen)
+        part = cut(adj, owner, self.team)
+        batches.take_part(part)
+        sizes, halos = zip(*self.team.all_gather((part.num_nodes, part.halo_rows)), strict=True)
+        self.description = (
+            f"{self.team.size} processes with {min(sizes):,} to {max(sizes):,} nodes each ({method}); "
+            f"{sum(halos):,} rows travel per step"
+        )
+        self.nodes, self._all_nodes = part.nodes, self.team.gather_rows(part.nodes)
+        self.numbers = use_row_dropout(network)
+        for name in network.row_parameters():
+            rows = self.local_rows(network.get_parameter(name).detach())
+            network.set_rows(rows.clone())  # the others are to be forgotten
+
+    def start_epoch(self, seed: int) -> None:
+        """Random numbers of their own for the graphs of each process; those of a node are the same in any part."""
+        torch.manual_seed(seed + 0x9E3779B1 * self.team.rank)
+        if self.numbers is not None:
+            self.numbers.restart(seed)
+
+    def set_rows(self, batch: Batch | None = None) -> None:
+        """The network is about to see a row of each node here or, given a batch, of its scored ones."""
+        if self.numbers is not None and self.nodes is not None:
+            rows = None if batch is None else batch.rows
+            self.numbers.nodes = self.nodes if rows is None else self.nodes[rows]
+
+    def sum_gradients(self) -> None:
+        """Add up what each process found; all at once, because they are many and small."""
+        if self.team.size == 1:
+            return
+        own = set(self.network.row_parameters())
+        shared = [p for name, p in self.network.named_parameters() if name not in own]
+        pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in shared]
+        reached = shared[0].new_tensor([float(p.grad is not None) for p in shared])
+        flat = self.team.all_reduce(torch.cat([reached, *(piece.flatten() for piece in pieces)]))
+        reached, *sums = torch.split(flat, [len(shared), *(p.numel() for p in shared)])
+        for parameter, found, total in zip(shared, reached.tolist(), sums, strict=True):
+            if found:  # where no process has a gradient, there is none: an optimiser treats zeros differently
+                parameter.grad = total.view_as(parameter)
+
+    def clip_gradient(self, limit: float) -> float:
+        """The norm of the gradient of all parameters, which is scaled down to ``limit``; 0: left as it is."""
+        own = set(self.network.row_parameters())
+        if self.nodes is None or not own:
+            if limit:
+                return float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), limit))
+            norms = [torch.linalg.vector_norm(p.grad) for p in self.network.parameters() if p.grad is not None]
+            return float(torch.linalg.vector_norm(torch.stack(norms)))
+        squares = {True: 0.0, False: 0.0}
+        for name, parameter in self.network.named_parameters():
+            if parameter.grad is not None:
+                squares[name in own] += float(torch.linalg.vector_norm(parameter.grad)) ** 2
+        norm: float = (squares[False] + self.team.all_sum(squares[True])[0]) ** 0.5
+        if limit and norm > limit:
+            for parameter in self.network.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(limit / (norm + 1e-6))
+        return norm
+
+    def gather(
+        self, tensors: Mapping[str, Tensor], has_rows: Callable[[str], bool] | None = None
+    ) -> dict[str, Tensor]:
+        """Tensors of the network, or of what goes with it; the first process gets the rows of all nodes."""
+        own = set(self.network.row_parameters())
+        if self.nodes is None or not own:
+            return dict(tensors)
+        result = dict(tensors)
+        for name in filter(has_rows or own.__contains__, tensors):
+            rows = self.team.gather_rows(tensors[name])
+            if rows is not None:
+                assert self._all_nodes is not None
+                result[name] = torch.empty_like(rows).index_copy_(0, self._all_nodes, rows)
+        return result
+
+    def gather_weights(self) -> dict[str, Tensor]:
+        """The weights at the end, whole; in the first process the network gets them as well."""
+        weights = self.gather(self.network.state_dict())
+        if self.nodes is not None and self.team.is_main:
+            for name in self.network.row_parameters():
+                self.network.set_rows(weights[name])
+        return weights
+
+    def local_rows(self, tensor: Tensor) -> Tensor:
+        """Of a tensor with a row for each node, the rows of this process."""
+        return tensor if self.nodes is None else tensor[self.nodes.to(tensor.device)]
+
+
+def check_can_be_cut(network: Network) -> None:
+    """Raise unless each layer of the network can work on a part of a graph."""
+    for name, module in network.named_modules():
+        passes_messages = isinstance(module, MessagePassing)
+        ours = isinstance(module, PPRConv) and type(module)._solve is PPRConv._solve
+        if (passes_messages and not ours) or isinstance(module, GraphNorm | PairNorm):
+            raise TrainingError(
+                f"One graph can be divided among processes where all layers are PPRConv, but {name} is a "
+                f"{type(module).__name__}; use the system pprgnn without norm = 'graph' or 'pair', or one process."
+            )
+    if network.adjacency_options is None:
+        raise TrainingError("This system cannot be trained on one graph by several processes; use one process.")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pprgnn.core.depth import Certificate, DepthRule, Influence
+from pprgnn.core.depth import Certificate, Influence
 from pprgnn.data.catalog import Task
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import (
@@ -24,7 +24,8 @@ from pprgnn.data.sparse_features import (
     on_values,
     tensors_of,
 )
-from pprgnn.nn.network import Network
+from pprgnn.nn import CoPurchaseNet, GraphNet, LabelNet, NodeNet, PaperGraphNet, PPINet
+from pprgnn.nn.network import EmbeddedNet, Network
 from pprgnn.nn.sparse_linear import read_sparse
 from pprgnn.training import label_input
 from pprgnn.training.config import ModelConfig
@@ -33,6 +34,8 @@ from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.systems import System, find_system
 
 EDGES = ("edge_index", "edge_weight")
+DROPOUT = ("dropout", "input_dropout")
+STACKED = ("hidden", "layers", "norm", *DROPOUT, "input_layer", "residual", "jk", "smooth_input", "bias")
 LARGE_DEGREE = 9  # and more: as one, so that graphs to come have no columns of their own
 
 
@@ -125,8 +128,9 @@ def features(dataset: GraphDataset, kind: str, visible: VisibleLabels | None = N
         labels = visible.columns(dataset.num_nodes)
         given = features(dataset, "given") if kind == "given+labels" else None
         return labels if given is None else beside(given, labels)
-    if kind == "degree":
-        return _degree_features(dataset)
+    if kind == "degree":  # a one and the logarithm of the degree: what every graph has
+        degree = _degrees(dataset).float()
+        return torch.stack([torch.ones_like(degree), torch.log1p(degree)], dim=1)
     if kind == "edges":
         return _with_edges(dataset)
     if "x" not in dataset._data:
@@ -157,12 +161,6 @@ def _with_edges(dataset: GraphDataset) -> Tensor:
         sums.index_add_(0, data.edge_index[1], attributes)
         parts.append(sums if data.x is None else beside(data.x.float(), sums))
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _degree_features(dataset: GraphDataset) -> Tensor:
-    """A one and the logarithm of the degree: what every graph has."""
-    degree = _degrees(dataset).float()
-    return torch.stack([torch.ones_like(degree), torch.log1p(degree)], dim=1)
 
 
 def _degrees(dataset: GraphDataset) -> Tensor:
@@ -196,76 +194,44 @@ def build_network(config: ModelConfig, shape: Shape, *, checkpoint: bool = False
 
 def _own_network(system: System, config: ModelConfig, shape: Shape) -> Network:
     """A system with a network of its own; where nodes have no features, it reads learned rows."""
-    from pprgnn.nn.network import EmbeddedNet
-
     options = {name: _value(config, name) for name in system.reads} | system.own_settings(config.own)
     if "typical_nodes" in system.facts:
         options["typical_nodes"] = shape.typical_nodes
-    if shape.num_nodes is None:
-        network: Network = system.load()(shape.in_channels, shape.num_classes, shape.task, **options)
-        return network
-    inner = system.load()(config.hidden, shape.num_classes, shape.task, **options)
-    return EmbeddedNet(inner, shape.num_nodes, config.hidden)
+    width = config.hidden if shape.num_nodes else shape.in_channels
+    network: Network = system.load()(width, shape.num_classes, shape.task, **options)
+    return EmbeddedNet(network, shape.num_nodes, width) if shape.num_nodes else network
 
 
 def _infinite_network(system: System, config: ModelConfig, shape: Shape, checkpoint: bool, tol: float) -> Network:
-    """An infinite-depth layer in one of the networks made for them."""
+    """An infinite-depth layer in one of the networks made for them; the paper's are as published."""
     kind = shape.task if config.architecture == "auto" else config.architecture
     _check_kind(kind, shape)
-    conv = _conv_options(system, config) | {"checkpoint": checkpoint, "tol": tol}
-    if kind in ("ppi", "co-purchase", "paper-graph"):
-        return _paper_network(kind, config, shape, conv)
-    if kind == "labels":
-        from pprgnn.nn import LabelNet
-
-        return LabelNet(shape.in_channels, shape.num_classes, config.hidden, config.dropout, **conv)
-    return _stacked_network(kind, config, shape, conv)
-
-
-def _paper_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[str, Any]) -> Network:
-    """As published; what it leaves open is taken from the config."""
-    from pprgnn.nn import CoPurchaseNet, PaperGraphNet, PPINet
-
+    read = [
+        name for name in ("eps", "learn_eps", "activation", "grad_terms", "weight_init") if name in system.reads
+    ]
+    conv = {name: _value(config, name) for name in (*read, "depth", "max_depth", "normalize")} | {
+        "layer": system.load(),
+        "add_self_loops": config.self_loops,
+        **system.own_settings(config.own),
+        "checkpoint": checkpoint,
+        "tol": tol,
+    }
+    sizes = (shape.in_channels, shape.num_classes, config.hidden)
     if kind == "ppi":
-        return PPINet(shape.in_channels, shape.num_classes, config.hidden, **conv)
+        return PPINet(*sizes, **conv)
     if kind == "paper-graph":
-        return PaperGraphNet(shape.in_channels, shape.num_classes, config.hidden, config.dropout, **conv)
-    assert shape.num_nodes is not None
-    return CoPurchaseNet(shape.num_nodes, shape.num_classes, config.hidden, config.dropout, **conv)
-
-
-def _stacked_network(kind: str, config: ModelConfig, shape: Shape, conv: dict[str, Any]) -> Network:
-    from pprgnn.nn import GraphNet, NodeNet
-
-    options = {
-        "hidden": config.hidden,
-        "layers": config.layers,
-        "norm": None if config.norm == "none" else config.norm,
-        "dropout": config.dropout,
-        "input_dropout": config.input_dropout,
-        "input_layer": config.input_layer,
-        "residual": config.residual,
-        "jk": None if config.jk == "none" else config.jk,
-        "smooth_input": config.smooth_input,
-        "bias": config.bias,
-    } | conv
+        return PaperGraphNet(*sizes, config.dropout, **conv)
+    if kind == "labels":
+        return LabelNet(*sizes, config.dropout, **conv)
+    if kind == "co-purchase":
+        assert shape.num_nodes is not None
+        return CoPurchaseNet(shape.num_nodes, *sizes[1:], config.dropout, **conv)
+    options = {name: getattr(config, name) for name in STACKED} | conv
+    options |= {name: None for name in ("norm", "jk") if options[name] == "none"}
     if kind == "graph":
         return GraphNet(shape.in_channels, shape.num_classes, pooling=config.pooling, **options)
     in_channels = None if shape.num_nodes else shape.in_channels
     return NodeNet(in_channels, shape.num_classes, num_nodes=shape.num_nodes, **options)
-
-
-def _conv_options(system: System, config: ModelConfig) -> dict[str, Any]:
-    """What the layer is told, and the class of the layer; of our own settings, those that it reads."""
-    own = ("eps", "learn_eps", "activation", "grad_terms", "weight_init")
-    return {name: _value(config, name) for name in own if name in system.reads} | {
-        "layer": system.load(),
-        "depth": _value(config, "depth"),
-        "max_depth": config.max_depth,
-        "add_self_loops": config.self_loops,
-        "normalize": config.normalize,
-        **system.own_settings(config.own),
-    }
 
 
 def _value(config: ModelConfig, name: str) -> Any:
@@ -273,15 +239,9 @@ def _value(config: ModelConfig, name: str) -> Any:
     value = getattr(config, name)
     if name == "learn_eps":
         return {"no": False, "yes": True, "channel": "channel"}[value]
-    if name == "grad_terms":
-        return value or None
-    return _depth_rule(value) if name == "depth" else value
-
-
-def _depth_rule(depth: str | int) -> int | DepthRule | None:
-    if isinstance(depth, int):
-        return depth
-    return {"measured": None, "certificate": Certificate(), "influence": Influence()}[depth]
+    if name == "depth" and isinstance(value, str):
+        return {"measured": None, "certificate": Certificate(), "influence": Influence()}[value]
+    return (value or None) if name == "grad_terms" else value
 
 
 def _check_kind(kind: str, shape: Shape) -> None:

@@ -50,7 +50,6 @@ class _Classifier:
         classifier.config = Config.from_toml(path).with_values(changes)
         return classifier
 
-    # ---------------------------------------------------------------------------------------------------- fitting
     def fit(
         self: Self,
         data: Graphs,
@@ -72,7 +71,7 @@ class _Classifier:
         """
         dataset = self._labelled(data)
         if verbose and listener is None:
-            from pprgnn.training.view import EpochLines
+            from pprgnn.training.terminal import EpochLines
 
             listener = EpochLines()
         split = choose_split(self.config, dataset) if split is None else split
@@ -82,7 +81,6 @@ class _Classifier:
         self.split_, self._dataset = split, dataset
         return self
 
-    # -------------------------------------------------------------------------------------------------- predicting
     def predict(self, data: Graphs | None = None, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
         """The class of every node or graph; with several labels, a matrix of zeros and ones.
 
@@ -92,11 +90,11 @@ class _Classifier:
         Without ``data``, of the graphs it was fitted on. With ``nodes``, of these alone, at the price of their
         neighbourhood. ``classes_`` names the classes.
         """
-        return self._model.decide(self._logits(data, nodes)).long()
+        return self._model.decide(self._model.logits(self._like_trained(data), nodes)).long()
 
     def predict_proba(self, data: Graphs | None = None, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
         """The probability of every class, one row per node or graph, or per node of ``nodes``."""
-        return self._model.probabilities(self._logits(data, nodes))
+        return self._model.probabilities(self._model.logits(self._like_trained(data), nodes))
 
     def score(self, data: Graphs | None = None, part: str = "test") -> float:
         """The main metric: of one part of the data it was fitted on, or of all labels of other data."""
@@ -118,7 +116,6 @@ class _Classifier:
         """The names of the classes, in the order of :meth:`predict_proba`."""
         return self._model.facts.class_names
 
-    # ---------------------------------------------------------------------------------------------------- keeping
     def save(self, path: Path | str) -> None:
         """Keep the model in one safetensors file."""
         self._model.save(path)
@@ -143,23 +140,16 @@ class _Classifier:
         self.config = self.config.with_values(changes)
         return self
 
-    # ----------------------------------------------------------------------------------------------------- inside
     @property
     def _model(self) -> Model:
         if self.model_ is None:
             raise TrainingError(f"This {type(self).__name__} is not trained yet; call fit first, or load a model.")
         return self.model_
 
-    def _logits(self, data: Graphs | None, nodes: Tensor | Sequence[int] | None) -> Tensor:
-        return self._model.logits(self._like_trained(data), nodes)
-
     def _labelled(self, data: Graphs) -> GraphDataset:
         """The data to fit on."""
-        if isinstance(data, str | Path):
-            dataset = load(data)
-        elif isinstance(data, GraphDataset):
-            dataset = data
-        else:
+        dataset = load(data) if isinstance(data, str | Path) else data
+        if not isinstance(dataset, GraphDataset):
             dataset = from_pyg(data)
         if dataset.facts.task != self.task:
             other = "NodeClassifier" if self.task == "graph" else "GraphClassifier"

@@ -16,8 +16,7 @@ from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import stopping
-from pprgnn.training.lock import locked
-from pprgnn.training.run import CONFIG, Run, check_unused, read_json
+from pprgnn.training.run import CONFIG, Run, check_unused, locked, read_json
 from pprgnn.training.study import ALL, Listeners, Study, is_study
 
 if TYPE_CHECKING:
@@ -54,15 +53,8 @@ class Comparison:
     ) -> Comparison:
         """A new one; a system that cannot be trained on these data is refused before anything is written.
 
-        Args:
-            folder: Where to keep it.
-            configs: The settings of each system; they differ in the system.
-            dataset: What to learn from, if not what the configs name; every run keeps a copy.
-            folds: How many splits, as in :meth:`Study.create`; then each system has a study.
-            seeds: How many seeds; with more than one each system has a study.
-            workers: Of these studies.
-            ensemble: Of these studies.
-            command: What started it, for the record.
+        The configs differ in the system. With ``folds``, or more than one seed, each system has a study: see
+        :meth:`Study.create` for these options.
         """
         from pprgnn.training.defaults import settle
         from pprgnn.training.train import check_trainable, choose_split, load_data
@@ -100,21 +92,18 @@ class Comparison:
 
     def run(self, listeners: Listeners = lambda label: None, workers: Workers | None = None) -> dict[str, Any]:
         """Train what is not finished; a system that fails does not keep the others from theirs."""
-        with locked(self.folder):
-            return self._run(listeners, workers)
-
-    def _run(self, listeners: Listeners, workers: Workers | None) -> dict[str, Any]:
         found: dict[str, Mapping[str, Any]] = {}
         failed: dict[str, str] = {}
-        for number, (name, place) in enumerate(zip(self.systems, self.folders, strict=True), start=1):
-            label = f"{name} ({number}/{len(self.systems)})"
-            try:
-                found[name] = _trained(place, label, listeners, workers) | {"folder": str(place)}
-            except TrainingError as error:
-                failed[name] = str(error)
-                continue
-            if not found[name]["finished"]:
-                break
+        with locked(self.folder):
+            for number, (name, place) in enumerate(zip(self.systems, self.folders, strict=True), start=1):
+                label = f"{name} ({number}/{len(self.systems)})"
+                try:
+                    found[name] = _trained(place, label, listeners, workers) | {"folder": str(place)}
+                except TrainingError as error:
+                    failed[name] = str(error)
+                    continue
+                if not found[name]["finished"]:
+                    break
         return {
             "finished": len(found) == len(self.systems) and all(each["finished"] for each in found.values()),
             "systems": found,

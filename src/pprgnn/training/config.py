@@ -232,32 +232,24 @@ class Config:
 
         Another ``system`` comes first, as in :meth:`with_values`.
         """
-        pairs = []
+        values: dict[str, Any] = {}
         for setting in settings:
             key, equals, text = setting.partition("=")
             if not equals:
                 raise TrainingError(f"A setting must look like key=value, but came as {setting!r}.")
-            pairs.append((key.strip(), parse(text.strip())))
-        config = self
-        for key, value in sorted(pairs, key=lambda pair: pair[0] not in ("system", "model.system")):
-            section, name, rest = resolve(key, config.model.system)
-            if rest:  # an entry of a table: split.fraction=0.05
-                table = getattr(getattr(config, section), name)
-                if not isinstance(table, dict):
-                    raise TrainingError(f"There is no setting {key!r}: {section}.{name} is not a table.")
-                value = table | {rest: value}
-            config = config.with_values({f"{section}.{name}": value})
-        return config
+            key = "model.system" if key.strip() == "system" else key.strip()
+            values.pop(key, None)  # of one that is said twice, the last counts, in its place
+            values[key] = parse(text.strip())
+        return self.with_values(values)
 
     def with_values(self, values: Mapping[str, Any]) -> Config:
-        """Replace fields by their values; a key may do without its section.
+        """Replace fields, or entries of tables such as ``split.fraction``; a key may do without its section.
 
         Another ``system`` comes first and brings its usual settings for ``[model]`` and ``[training]``.
         """
-        config = self
+        config, given = self, self.given
         wanted = values.get("model.system", values.get("system", config.model.system))
         system = find_system(checked(ModelConfig, "model", "system", wanted, "The setting"))
-        given = config.given
         if system.name != config.model.system:
             config = Config.for_system(system.name, config.data)
             given = None if given is None else frozenset(key for key in given if key.startswith("data."))
@@ -265,14 +257,14 @@ class Config:
         for key, value in values.items():
             section, name, rest = resolve(key, system.name)
             given = None if given is None else given | {".".join(filter(None, (section, name, rest)))}
-            changed = changes[section]
-            if name == "own" and rest:
-                changed["own"] = changed.get("own", config.model.own) | {rest: value}
-            elif rest:
-                raise TrainingError(f"There is no setting {key!r}; it would be an entry of {section}.{name}.")
-            else:
-                kind = type(getattr(config, section))
-                changed[name] = checked(kind, section, name, value, "The setting")
+            part, changed = getattr(config, section), changes[section]
+            if rest:
+                table = changed.get(name, getattr(part, name))
+                if not isinstance(table, dict):
+                    raise TrainingError(f"There is no setting {key!r}: {section}.{name} is not a table.")
+                value = table | {rest: value}
+            own = name == "own" and rest  # which the system checks
+            changed[name] = value if own else checked(type(part), section, name, value, "The setting")
         sections = {name: replace(getattr(config, name), **changed) for name, changed in changes.items()}
         return Config(**sections).marked(given, self.settled)
 

@@ -14,8 +14,8 @@ from pprgnn.data.dataset import GraphDataset, node_name
 from pprgnn.training.attribution import Attribution, LayerReach, attribute
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.hops import hops_to
 from pprgnn.training.model import Model
+from pprgnn.training.reach import hops_to
 from pprgnn.training.systems import find_system
 from pprgnn.wording import counted
 

@@ -28,7 +28,7 @@ from pprgnn.errors import DataError
 from pprgnn.local.neighbourhood import Neighbourhood, NotWorthwhile, Push, RowGrowth
 from pprgnn.training.build import EDGES, digest, features
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.stages import norm_of, stages
+from pprgnn.training.reach import norm_of, stages
 
 if TYPE_CHECKING:
     from pprgnn.training.model import Model

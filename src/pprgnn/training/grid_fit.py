@@ -22,16 +22,15 @@ from pprgnn.distributed.team import Team
 from pprgnn.training.build import Shape, build_network, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import choose_device, final_metrics, main_metrics
+from pprgnn.training.evaluation import choose_device, final_metrics, main_metrics, prior_logits, trivial_levels
 from pprgnn.training.label_input import VisibleLabels
 from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.metrics import Meter, best_threshold, predicted_classes
 from pprgnn.training.model import Model, forward
-from pprgnn.training.objective import Objective
+from pprgnn.training.optimization import Objective
 from pprgnn.training.run import Run
 from pprgnn.training.systems import find_system
 from pprgnn.training.thresholds import Rule
-from pprgnn.training.trivial import prior_logits, trivial_levels
 
 NEGLIGIBLE = 1e-7  # weight of a step that is left out
 

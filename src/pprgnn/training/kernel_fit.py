@@ -24,9 +24,9 @@ from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config, TrainingConfig
 from pprgnn.training.environment import available_memory, size_text
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.evaluation import prior_logits
 from pprgnn.training.grid_fit import GridTraining, Tried
 from pprgnn.training.model import Model
-from pprgnn.training.trivial import prior_logits
 
 C_VALUES = tuple(10.0**power for power in range(-3, 4))
 FOLDS = 5

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -19,76 +19,41 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team, check_consistency
 from pprgnn.nn.layers import infinite_layers
-from pprgnn.training.average import RunningAverage
-from pprgnn.training.batches import Batch
+from pprgnn.training.batches import Batch, DistributedContext
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
-from pprgnn.training.checkpoint import load_state_dict, state_dict
+from pprgnn.training.checkpoint import Progress, load_state_dict, state_dict
+from pprgnn.training.checkpoint import Record as Record
 from pprgnn.training.config import Config
-from pprgnn.training.distributed import DistributedContext
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import choose_device, evaluate, final_metrics, main_metrics
-from pprgnn.training.guard import (
+from pprgnn.training.evaluation import (
+    choose_device,
+    evaluate,
+    final_metrics,
+    main_metrics,
+    prior_logits,
+    trivial_levels,
+)
+from pprgnn.training.label_input import VisibleLabels
+from pprgnn.training.listener import Interruption, Listener, Silent
+from pprgnn.training.memory import plan_memory
+from pprgnn.training.metrics import Meter
+from pprgnn.training.model import GRAPHS_PER_PASS, Model, head, largest_norm, smallest_eps
+from pprgnn.training.optimization import (
+    Objective,
+    RunningAverage,
+    Schedule,
+    balanced_weights,
     check_loss,
     collected_warnings,
     divergence_error,
-    largest_norm,
-    smallest_eps,
+    make_optimizer,
+    pooled_loss,
 )
-from pprgnn.training.label_input import VisibleLabels
-from pprgnn.training.listener import Listener, Silent
-from pprgnn.training.memory import plan_memory
-from pprgnn.training.metrics import Meter
-from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
-from pprgnn.training.objective import Objective, balanced_weights, pooled_loss
-from pprgnn.training.optimization import Schedule, make_optimizer
 from pprgnn.training.run import Run
-from pprgnn.training.signals import Interruption
-from pprgnn.training.thresholds import Rule, Threshold
-from pprgnn.training.trivial import prior_logits, trivial_levels
+from pprgnn.training.thresholds import Rule
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
 SMALL_STEP = 1 << 17  # entries of a state: with fewer, a second thread waits longer than it computes
-
-
-@dataclass
-class Record:
-    """One epoch: its pass over the training part, and a validation of the weights that it made."""
-
-    epoch: int
-    loss: float
-    lr: float
-    grad_norm: float
-    train: dict[str, float]
-    val: dict[str, float] | None  # None: not validated in this epoch
-    best: float | None
-    best_epoch: int
-    depth: list[int]  # of each infinite-depth layer, as are the next two
-    weight_norm: list[float]  # ‖W‖₂ after the epoch
-    eps: list[float]  # of the slowest channel
-    seconds: float
-
-
-@dataclass
-class Progress:
-    """How far training is; all of it goes into a checkpoint."""
-
-    epoch: int = 0
-    best: float | None = None  # of the figure that chooses the epoch
-    best_loss: float = math.inf  # breaks ties
-    best_epoch: int = 0
-    smallest_loss: float = math.inf
-    seconds: float = 0.0
-    warned: list[str] = field(default_factory=list)
-    threshold: Threshold = Threshold()  # that the last validation chose
-    best_threshold: Threshold = Threshold()  # with the best weights
-    unscored: Record | None = None  # of a `shared` validation: the pass of the next epoch scores its weights
-
-    def __post_init__(self) -> None:
-        if isinstance(self.unscored, Mapping):
-            self.unscored = Record(**self.unscored)
-        for name in ("threshold", "best_threshold"):
-            if isinstance(value := getattr(self, name), Mapping):  # out of a checkpoint
-                setattr(self, name, Threshold.from_dict(value))
 
 
 class Training:
@@ -141,7 +106,6 @@ class Training:
             torch.manual_seed(settings.seed)
             network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
         self.model = Model(network, config, dataset.facts, shape, kind, visible)
-        self.model.prior = prior_logits(dataset.labels()[masks["train"]], shape.num_classes)
         self.network = network.to(self.device)
 
         with self.team.main_first():  # a large graph is prepared on disk
@@ -152,32 +116,29 @@ class Training:
         if self.size < self.batches.share[1]:
             self.distributed.description += f"; a step has only {self.size}, so some are idle: raise batch_size"
         self.train_graphs = self.batches.parts(self.masks["train"])
-        self.steps_per_epoch = math.ceil(len(self.train_graphs) / self.size)
-        if visible is not None:
-            self.steps_per_epoch = visible.num_folds
+        batches = math.ceil(len(self.train_graphs) / self.size)
+        self.steps_per_epoch = batches if visible is None else visible.num_folds
         # One graph and no randomness before the head: a training pass is an evaluation, too, if it reads the same.
         one_graph = self.batches.task == "node" and len(self.batches.sizes) == 1 and visible is None
         self.shared = one_graph and network.encode_is_deterministic and not settings.average
-        self.fixed = self._fixed_batches(self.monitored) if self.chooses else []
+        self.fixed: list[Batch] = []  # in which the monitored part is evaluated: always the same, so made once
+        if self.chooses:
+            mask = self.masks[self.monitored]
+            self.fixed = list(self.batches.cut(self.batches.parts(mask), self.batches.at_once, mask))
 
-        weights = None
+        y, several, weights = dataset.labels()[masks["train"]], dataset.facts.multi_label, None
         if settings.class_weights == "balanced":
-            y = dataset.labels()[masks["train"]]
-            weights = balanced_weights(y, shape.num_classes, dataset.facts.multi_label).to(self.device)
-        self.objective = Objective(dataset.facts.multi_label, weights)
+            weights = balanced_weights(y, shape.num_classes, several).to(self.device)
+        self.objective = Objective(several, weights)
+        self.model.prior = prior_logits(y, shape.num_classes)
         self.metrics = main_metrics(config, dataset.facts)
-        self.rule = Rule.of(settings.threshold, split, dataset.facts.multi_label)
+        self.rule = Rule.of(settings.threshold, split, several)
         self.optimizer = make_optimizer(network, settings)
         self.schedule = Schedule(self.optimizer, settings, self.steps_per_epoch)
         self.progress = Progress()
         self.average = RunningAverage(network, settings.average) if settings.average else None
         self.best_weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
         self._last_checkpoint, self._checkpoint_cost = time.perf_counter(), 0.0
-
-    def _fixed_batches(self, part: str) -> list[Batch]:
-        """The batches in which a part is evaluated: always the same, so they are made once."""
-        graphs = self.batches.parts(self.masks[part])
-        return list(self.batches.cut(graphs, self.batches.at_once, self.masks[part]))
 
     # ------------------------------------------------------------------------------------------------- the loop
     def fit(self, *, resume: bool = False) -> dict[str, Any]:
@@ -206,7 +167,9 @@ class Training:
                     progress.unscored = record
                 else:
                     self._keep(record)
-                self._checkpoint_in_time()
+                pause = max(settings.checkpoint_seconds, self._checkpoint_cost / CHECKPOINT_SHARE)
+                if self.team.broadcast_number(time.perf_counter() - self._last_checkpoint - pause) >= 0:
+                    self._checkpoint()
             return self._conclude(self._done())
 
     def _done(self) -> bool:
@@ -227,7 +190,9 @@ class Training:
         order = torch.Generator().manual_seed(settings.seed * 1_000_003 + progress.epoch)
         self.network.train()
         for batch in self._training_batches(order):
-            state, loss = self._forward(batch, meter)
+            state = self._encode(batch)
+            self.distributed.set_rows(batch)
+            loss = self._loss(batch, state, meter, progress.smallest_loss)
             self._score_last_epoch(state.detach())  # before the weights move
             norm = self._backward(loss)
         scores = meter.scores(progress.threshold)
@@ -252,22 +217,21 @@ class Training:
         for fold in visible.folds(self.dataset.num_nodes, order):
             yield self.batches.batch(self.train_graphs, self.batches.own_labels(fold), hide=True)
 
-    def _forward(self, batch: Batch, meter: Meter) -> tuple[Tensor, Tensor]:
-        """The state of all nodes, and what the scored ones here add to the loss."""
-        state = self._encode(batch)
-        self.distributed.set_rows(batch)
-        logits = head(self.network, batch, state)
-        own, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
-        check_loss(float(loss), self.progress.smallest_loss, self.network, self.schedule.lr)
-        meter.add(logits, batch.y, loss, rows)
-        return state, own
-
     def _encode(self, batch: Batch) -> Tensor:
+        """The state of all nodes."""
         self.distributed.set_rows()
         try:
             return self.network.encode(batch.x, batch.edges, batch.edge_weight)
         except NotFiniteError as error:
             raise divergence_error(self.network, "A state is not finite", self.schedule.lr) from error
+
+    def _loss(self, batch: Batch, state: Tensor, meter: Meter, smallest: float) -> Tensor:
+        """What the scored rows here add to the loss, which may not explode from the smallest so far."""
+        logits = head(self.network, batch, state)
+        own, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
+        check_loss(float(loss), smallest, self.network, self.schedule.lr)
+        meter.add(logits, batch.y, loss, rows)
+        return own
 
     def _backward(self, loss: Tensor) -> float:
         """Gradient, clipping, one move of the weights; returns the norm of the gradient."""
@@ -299,10 +263,8 @@ class Training:
         self.network.eval()
         with torch.no_grad(), rounding_ignored(), self.average or nullcontext():
             for batch in self.fixed:
-                logits = head(self.network, batch, self._encode(batch) if state is None else state)
-                _, loss, rows = pooled_loss(self.objective, logits, batch.y, self.team)
-                check_loss(float(loss), math.inf, self.network, self.schedule.lr)  # large is allowed here
-                meter.add(logits, batch.y, loss, rows)
+                found = self._encode(batch) if state is None else state
+                self._loss(batch, found, meter, math.inf)  # large is allowed here
             self.progress.threshold = meter.best_threshold(self.rule)
             scores = meter.scores(self.progress.threshold)
             self._keep_best(scores, epoch)
@@ -319,7 +281,7 @@ class Training:
                 f"labels are alike; divide differently, change training.metric, or set training.monitor=loss."
             )
         old = -math.inf if progress.best is None else progress.best
-        if value > old or (value == old and mean_loss < progress.best_loss):
+        if (value, -mean_loss) > (old, -progress.best_loss):  # the loss breaks ties
             progress.best, progress.best_loss, progress.best_epoch = value, mean_loss, epoch
             progress.best_threshold = progress.threshold
             self.keep_weights(self.network.state_dict())
@@ -342,11 +304,6 @@ class Training:
         self.listener.epoch(record)
         if self.run is not None:
             self.run.append(asdict(record))
-
-    def _checkpoint_in_time(self) -> None:
-        pause = max(self.settings.checkpoint_seconds, self._checkpoint_cost / CHECKPOINT_SHARE)
-        if self.team.broadcast_number(time.perf_counter() - self._last_checkpoint - pause) >= 0:
-            self._checkpoint()
 
     def _rescued(self, error: TrainingError) -> TrainingError:
         """Training cannot go on; its best weights so far are kept, and the error says where."""
@@ -381,25 +338,22 @@ class Training:
     @contextmanager
     def _own_settings(self) -> Iterator[None]:
         """The caller's random numbers and torch's settings are afterwards as if there had been no training."""
+        settings, threads = self.settings, torch.get_num_threads()
         devices = [self.device] if self.device.type == "cuda" else []
         before = torch.are_deterministic_algorithms_enabled()
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-        threads, states = torch.get_num_threads(), self.settings.states
-        where = states_on_disk(states) if states else nullcontext()
+        where = states_on_disk(settings.states) if settings.states else nullcontext()
+        # A few small graphs a step, as most sets for graph classification have them.
+        nodes = self.dataset.num_nodes / len(self.dataset) * (settings.batch_size or GRAPHS_PER_PASS)
+        small = self.dataset.facts.task == "graph" and nodes * self.config.model.hidden < SMALL_STEP
         with where, torch.random.fork_rng(devices=devices):
-            torch.use_deterministic_algorithms(before or self.settings.deterministic)
-            torch.set_num_threads(self.settings.threads or (1 if self._steps_are_small else threads))
+            torch.use_deterministic_algorithms(before or settings.deterministic)
+            torch.set_num_threads(settings.threads or (1 if small else threads))
             try:
                 yield
             finally:
                 torch.set_num_threads(threads)
                 torch.use_deterministic_algorithms(before, warn_only=warn_only)
-
-    @property
-    def _steps_are_small(self) -> bool:
-        """Whether a step has a few small graphs, as most sets for graph classification have them."""
-        nodes = self.dataset.num_nodes / len(self.dataset) * (self.settings.batch_size or GRAPHS_PER_PASS)
-        return self.dataset.facts.task == "graph" and nodes * self.config.model.hidden < SMALL_STEP
 
     # --------------------------------------------------------------------------------------------------- the end
     def _conclude(self, finished: bool) -> dict[str, Any]:
@@ -424,17 +378,17 @@ class Training:
         return summary
 
     def _summary(self, finished: bool) -> dict[str, Any]:
-        progress, data, facts = self.progress, self.config.data, self.dataset.facts
+        progress, facts = self.progress, self.dataset.facts
         metrics = final_metrics(self.config, facts)
         scores, layers, predicted = evaluate(self.model, self.batches, self.masks, metrics, self.team, self.rule)
         tested = self.dataset.labels()[self.split.masks(self.dataset)["test"]]
         return {
             "finished": finished,
-            "data": self.dataset.facts.title,
-            "note": self.dataset.facts.note,
+            "data": facts.title,
+            "note": facts.note,
             "protocol": self.split.protocol,
             "split": self.split.description,
-            "fold": data.fold,
+            "fold": self.config.data.fold,
             "seed": self.settings.seed,
             "metric": self.metrics[0],
             "scores": scores,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pprgnn.distributed.team import Team
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.thresholds import Rule, Threshold, find_threshold
+from pprgnn.training.thresholds import Rule, Threshold, best_cut
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import Facts
@@ -26,43 +27,22 @@ BLOCK = 255  # so many marks can be added in a byte
 HALF = Threshold()
 
 
-def accuracy(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
-    """Share of rows that are right; with several labels a row is right when all of its labels are."""
-    return _Predictions(logits, y, multi_label).accuracy()
+def default_metrics(facts: Facts, *, oracle: bool = False) -> tuple[str, ...]:
+    """What people expect to see for these data, the main metric first.
 
-
-def micro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
-    """F1 of all labels of all classes together; the accuracy when every row has one class."""
-    return _Predictions(logits, y, multi_label).micro_f1()
-
-
-def macro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
-    """Mean over the classes of their F1, as scikit-learn's ``f1_score(average="macro", zero_division=0)`` has it.
-
-    A class that is neither labelled nor predicted in these rows is left out when every row has one class; with
-    several labels a row it counts as 0.
+    With ``oracle`` (the protocol of the Amazon experiment) the main metric is the oracle micro-F1.
     """
-    return _Predictions(logits, y, multi_label).macro_f1()
-
-
-def oracle_micro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = True) -> float:
-    """Micro-F1 when an oracle tells how many labels each row has, and the row gets that many highest logits."""
-    return _Predictions(logits, y, multi_label).oracle_micro_f1()
-
-
-def oracle_macro_f1(logits: Tensor, y: Tensor, *, multi_label: bool = True) -> float:
-    """Macro-F1 of the same predictions as :func:`oracle_micro_f1`."""
-    return _Predictions(logits, y, multi_label).oracle_macro_f1()
-
-
-def roc_auc(logits: Tensor, y: Tensor, *, multi_label: bool = False) -> float:
-    """Area under the ROC curve: how often a row with the label scores above a row without; ties count one half.
-
-    Two classes: the score is the second logit minus the first. More classes: the mean of each class against the
-    rest, by softmax. Several labels: the mean over labels. Classes that all rows or no rows have are left out, and
-    if none is left the area is undefined: nan.
-    """
-    return _Predictions(logits, y, multi_label).roc_auc()
+    if oracle and not facts.multi_label:
+        raise TrainingError(
+            f"An oracle tells how many labels a row has, but in {facts.name} every row has one; leave it out."
+        )
+    if facts.multi_label:
+        usual: tuple[str, ...] = (facts.metric, MICRO_F1, MACRO_F1)
+        usual = (ORACLE_MICRO_F1, ORACLE_MACRO_F1, *usual) if oracle else usual
+    else:
+        usual = (facts.metric, ACCURACY, MACRO_F1)
+        usual = (*usual, ROC_AUC) if len(facts.class_names) == 2 else usual
+    return tuple(dict.fromkeys(usual))
 
 
 def scores(
@@ -95,34 +75,26 @@ def predicted_classes(
     logits: Tensor, y: Tensor, facts: Facts, team: Team | None = None, threshold: Threshold = HALF
 ) -> dict[str, int]:
     """For each class, how many rows are predicted to have it."""
-    counts = _Predictions(logits, y, facts.multi_label, team, threshold)._counts(oracle=False)
+    counts = _Predictions(logits, y, facts.multi_label, team, threshold).counts(oracle=False)
     return {name: predicted for name, (_, _, predicted) in zip(facts.class_names, counts, strict=True)}
 
 
 def best_threshold(logits: Tensor, y: Tensor, rule: Rule, team: Team | None = None) -> Threshold:
-    """What a rule chooses on these rows, each with several labels; see :mod:`pprgnn.training.thresholds`."""
-    if rule.name == "half":
-        return find_threshold(logits, y, rule, team or Team.alone())
-    rows = _Predictions(logits, y, True, team)
-    return find_threshold(rows.logits, rows.true, rule, rows.team)
+    """What a rule chooses on these rows of all processes, each row with several labels; the same in each process.
 
-
-def default_metrics(facts: Facts, *, oracle: bool = False) -> tuple[str, ...]:
-    """What people expect to see for these data, the main metric first.
-
-    With ``oracle`` (the protocol of the Amazon experiment) the main metric is the oracle micro-F1.
+    A class that no row has gets the threshold of all classes together; without any label, it is one half.
     """
-    if oracle and not facts.multi_label:
-        raise TrainingError(
-            f"An oracle tells how many labels a row has, but in {facts.name} every row has one; leave it out."
-        )
-    if facts.multi_label:
-        usual: tuple[str, ...] = (facts.metric, MICRO_F1, MACRO_F1)
-        usual = (ORACLE_MICRO_F1, ORACLE_MACRO_F1, *usual) if oracle else usual
-    else:
-        usual = (facts.metric, ACCURACY, MACRO_F1)
-        usual = (*usual, ROC_AUC) if len(facts.class_names) == 2 else usual
-    return tuple(dict.fromkeys(usual))
+    if rule.name == "half":
+        return Threshold(reason=rule.reason)
+    rows = _Predictions(logits, y, True, team)
+    together = best_cut(rows.logits.flatten(), rows.true.flatten(), rows.team)
+    if together is None:
+        return Threshold(reason="no row of the validation part has a label")
+    if rule.name == "validation":
+        return Threshold(rule.name, (together,), rule.reason)
+    columns = zip(rows.logits.unbind(1), rows.true.unbind(1), strict=True)
+    cuts = [best_cut(score, marks, rows.team) for score, marks in columns]
+    return Threshold(rule.name, tuple(together if cut is None else cut for cut in cuts), rule.reason)
 
 
 class Meter:
@@ -133,10 +105,6 @@ class Meter:
 
     def __init__(self, *, multi_label: bool, metrics: Sequence[str], team: Team | None = None) -> None:
         self.multi_label, self.metrics, self.team = multi_label, tuple(metrics), team
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all batches."""
         self._logits: list[Tensor] = []
         self._y: list[Tensor] = []
         self._losses: list[Tensor] = []
@@ -160,15 +128,14 @@ class Meter:
     def scores(self, threshold: Threshold = HALF) -> dict[str, float]:
         """``loss``, if batches came with one (their mean, weighted by rows), then the metrics."""
         logits, y = self._pooled()
-        answer: dict[str, float] = {}
-        if sum(self._loss_rows):
-            weighted = zip(torch.stack(self._losses).tolist(), self._loss_rows, strict=True)
-            # A batch without rows has no mean loss (nan), and no say.
-            total = math.fsum(loss * rows for loss, rows in weighted if rows)
-            answer["loss"] = total / sum(self._loss_rows)
-        several, team = self.multi_label, self.team
-        found = scores(logits, y, multi_label=several, metrics=self.metrics, team=team, threshold=threshold)
-        return answer | found
+        options: dict[str, Any] = {"multi_label": self.multi_label, "metrics": self.metrics, "team": self.team}
+        found = scores(logits, y, threshold=threshold, **options)
+        if not sum(self._loss_rows):
+            return found
+        weighted = zip(torch.stack(self._losses).tolist(), self._loss_rows, strict=True)
+        # A batch without rows has no mean loss (nan), and no say.
+        total = math.fsum(loss * rows for loss, rows in weighted if rows)
+        return {"loss": total / sum(self._loss_rows), **found}
 
     def _pooled(self) -> tuple[Tensor, Tensor]:
         if not self._logits:
@@ -182,12 +149,7 @@ class _Predictions:
     """Logits and truth, checked once, and what several metrics need."""
 
     def __init__(
-        self,
-        logits: Tensor,
-        y: Tensor,
-        multi_label: bool,
-        team: Team | None = None,
-        threshold: Threshold = HALF,
+        self, logits: Tensor, y: Tensor, multi_label: bool, team: Team | None, threshold: Threshold = HALF
     ) -> None:
         self.team, self.threshold = team or Team.alone(), threshold
         if self.team.size == 1 or len(logits):  # of several processes, one may have no rows
@@ -195,62 +157,20 @@ class _Predictions:
         logits = logits.detach()
         if not multi_label and logits.size(1) == 1:  # the logit of the second class against 0
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
-        self.logits, self.y, self.multi_label = logits, y, multi_label
+        self.logits, self.multi_label = logits, multi_label
         self.true = y if not multi_label or y.dtype == torch.bool else y > 0
         self._counted: dict[bool, list[tuple[int, int, int]]] = {}
 
-    def accuracy(self) -> float:
-        predicted = self._predict(oracle=False)
-        right = predicted == self.true
-        number = float((right.all(dim=1) if self.multi_label else right).sum())
-        number, rows = self.team.all_sum(number, len(right))
-        return number / rows
-
-    def micro_f1(self, oracle: bool = False) -> float:
-        hits, true, predicted = (sum(counts) for counts in zip(*self._counts(oracle), strict=True))
-        return _f1(hits, true, predicted)
-
-    def macro_f1(self, oracle: bool = False) -> float:
-        counts = self._counts(oracle)
-        if not self.multi_label:
-            counts = [of_class for of_class in counts if any(of_class)]
-        return math.fsum(_f1(*of_class) for of_class in counts) / len(counts)
-
-    def oracle_micro_f1(self) -> float:
-        return self.micro_f1(oracle=True)
-
-    def oracle_macro_f1(self) -> float:
-        return self.macro_f1(oracle=True)
-
-    def roc_auc(self) -> float:
-        # It is about pairs of rows.
-        logits, marks = self.team.gather_rows(self.logits), self.team.gather_rows(self.true)
-        mean = math.nan if logits is None or marks is None else self._mean_area(logits, marks)
-        return self.team.broadcast_number(mean)
-
-    def _mean_area(self, logits: Tensor, marks: Tensor) -> float:
-        if self.multi_label:
-            columns = zip(logits.unbind(1), marks.unbind(1), strict=True)
-            areas = [_area(score, true) for score, true in columns]
-        elif logits.size(1) == 2:
-            first, second = logits.unbind(1)
-            areas = [_area(second - first, marks == 1)]
-        else:
-            by_class = logits.log_softmax(1).unbind(1)
-            areas = [_area(score, marks == c) for c, score in enumerate(by_class)]
-        defined = [area for area in areas if not math.isnan(area)]
-        return math.fsum(defined) / len(defined) if defined else math.nan
-
-    def _predict(self, oracle: bool) -> Tensor:
+    def predict(self, oracle: bool) -> Tensor:
         """Classes (rows,), or with several labels marks (rows, classes)."""
         if not self.multi_label:  # one label each: an oracle tells nothing new
             return self.logits.argmax(1)
         return top_labels(self.logits, self.true.sum(1)) if oracle else self.threshold.marks(self.logits)
 
-    def _counts(self, oracle: bool) -> list[tuple[int, int, int]]:
+    def counts(self, oracle: bool) -> list[tuple[int, int, int]]:
         """Per class: rows with the label that are predicted, rows with the label, rows predicted."""
         if oracle not in self._counted:
-            predicted = self._predict(oracle)
+            predicted = self.predict(oracle)
             if self.multi_label:
                 counts = [_column_counts(marks) for marks in (predicted & self.true, self.true, predicted)]
             else:
@@ -261,13 +181,75 @@ class _Predictions:
         return self._counted[oracle]
 
 
+def _accuracy(rows: _Predictions) -> float:
+    """Share of rows that are right; with several labels a row is right when all of its labels are."""
+    right = rows.predict(oracle=False) == rows.true
+    number, count = rows.team.all_sum(float((right.all(1) if rows.multi_label else right).sum()), len(right))
+    return number / count
+
+
+def _micro_f1(rows: _Predictions, oracle: bool = False) -> float:
+    """F1 of all labels of all classes together; the accuracy when every row has one class."""
+    hits, true, predicted = (sum(counts) for counts in zip(*rows.counts(oracle), strict=True))
+    return _f1(hits, true, predicted)
+
+
+def _macro_f1(rows: _Predictions, oracle: bool = False) -> float:
+    """Mean over the classes of their F1, as scikit-learn's ``f1_score(average="macro", zero_division=0)`` has it.
+
+    A class that is neither labelled nor predicted in these rows is left out when every row has one class; with
+    several labels a row it counts as 0.
+    """
+    counts = rows.counts(oracle)
+    if not rows.multi_label:
+        counts = [of_class for of_class in counts if any(of_class)]
+    return math.fsum(_f1(*of_class) for of_class in counts) / len(counts)
+
+
+def _f1(hits: int, true: int, predicted: int) -> float:
+    """2·precision·recall / (precision + recall), 0 where it is 0/0."""
+    return 2 * hits / (true + predicted) if true + predicted else 0.0
+
+
+def _roc_auc(rows: _Predictions) -> float:
+    """Area under the ROC curve: how often a row with the label scores above a row without; ties count one half.
+
+    Two classes: the score is the second logit minus the first. More classes: the mean of each class against the
+    rest, by softmax. Several labels: the mean over labels. Classes that all rows or no rows have are left out, and
+    if none is left the area is undefined: nan.
+    """
+    logits, marks = rows.team.gather_rows(rows.logits), rows.team.gather_rows(rows.true)  # it is about pairs
+    if logits is None or marks is None:
+        return rows.team.broadcast_number(math.nan)
+    if rows.multi_label:
+        columns = zip(logits.unbind(1), marks.unbind(1), strict=True)
+        areas = [_area(score, true) for score, true in columns]
+    elif logits.size(1) == 2:
+        first, second = logits.unbind(1)
+        areas = [_area(second - first, marks == 1)]
+    else:
+        areas = [_area(score, marks == c) for c, score in enumerate(logits.log_softmax(1).unbind(1))]
+    defined = [area for area in areas if not math.isnan(area)]
+    return rows.team.broadcast_number(math.fsum(defined) / len(defined) if defined else math.nan)
+
+
+def _area(score: Tensor, true: Tensor) -> float:
+    """Share of pairs (row with the label, row without) in the right order, in whole numbers: ties are exact."""
+    with_label, without = score[true], score[~true].sort().values
+    if not len(with_label) or not len(without):
+        return math.nan
+    below = torch.searchsorted(without, with_label).sum()
+    not_above = torch.searchsorted(without, with_label, right=True).sum()
+    return int(below + not_above) / (2 * len(with_label) * len(without))
+
+
 METRICS: dict[str, Callable[[_Predictions], float]] = {
-    ACCURACY: _Predictions.accuracy,
-    MICRO_F1: _Predictions.micro_f1,
-    MACRO_F1: _Predictions.macro_f1,
-    ORACLE_MICRO_F1: _Predictions.oracle_micro_f1,
-    ORACLE_MACRO_F1: _Predictions.oracle_macro_f1,
-    ROC_AUC: _Predictions.roc_auc,
+    ACCURACY: _accuracy,
+    MICRO_F1: _micro_f1,
+    MACRO_F1: _macro_f1,
+    ORACLE_MICRO_F1: partial(_micro_f1, oracle=True),
+    ORACLE_MACRO_F1: partial(_macro_f1, oracle=True),
+    ROC_AUC: _roc_auc,
 }
 
 
@@ -293,25 +275,11 @@ def _column_counts(marks: Tensor) -> Tensor:
     return blocks.sum(0) + marks[even:].sum(0)
 
 
-def _f1(hits: int, true: int, predicted: int) -> float:
-    """2·precision·recall / (precision + recall), 0 where it is 0/0."""
-    return 2 * hits / (true + predicted) if true + predicted else 0.0
-
-
-def _area(score: Tensor, true: Tensor) -> float:
-    """Share of pairs (row with the label, row without) in the right order, in whole numbers: ties are exact."""
-    with_label, without = score[true], score[~true].sort().values
-    if not len(with_label) or not len(without):
-        return math.nan
-    below = torch.searchsorted(without, with_label).sum()
-    not_above = torch.searchsorted(without, with_label, right=True).sum()
-    return int(below + not_above) / (2 * len(with_label) * len(without))
-
-
-def _check(logits: Tensor, y: Tensor, multi_label: bool) -> None:
+def check_shapes(logits: Tensor, y: Tensor, multi_label: bool) -> None:
+    """Raise unless there are rows, with a label each, or with ``multi_label`` one for each class."""
     if logits.dim() != 2 or not logits.numel():
         raise TrainingError(
-            f"Logits must have shape (rows, classes) with at least one of each, but have shape "
+            f"Logits must have shape (rows, classes) with at least one row and class, but have shape "
             f"{tuple(logits.shape)}; is the part of the split that is scored empty?"
         )
     expected = tuple(logits.shape) if multi_label else (logits.size(0),)
@@ -321,6 +289,10 @@ def _check(logits: Tensor, y: Tensor, multi_label: bool) -> None:
             f"For logits of shape {tuple(logits.shape)}, y must have shape {expected} {kind}, but has shape "
             f"{tuple(y.shape)}; is multi_label = {multi_label} right?"
         )
+
+
+def _check(logits: Tensor, y: Tensor, multi_label: bool) -> None:
+    check_shapes(logits, y, multi_label)
     # The sum tells in one pass, unless it overflows itself.
     if not math.isfinite(float(logits.detach().sum())):
         bad = int((~torch.isfinite(logits)).any(1).sum())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,9 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.core.depth import Fixed
 from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.errors import DataError
+from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layers import infinite_layers, measure_afresh, set_tolerance
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch, Batches
@@ -28,6 +32,7 @@ from pprgnn.training.thresholds import Threshold
 FORMAT = "pprgnn model, version 1"
 GRAPHS_PER_PASS = 128
 NODES_PER_PASS = 4096  # of small graphs, in node tasks
+ERRORS = ("truncation_bound", "error_bound", "measured_error", "estimated_error", "rounding_error")
 
 
 @dataclass
@@ -41,7 +46,7 @@ class Model:
     feature_kind: str
     visible: VisibleLabels | None = None  # with labels as input: those of the training nodes
     threshold: Threshold = Threshold()  # with several labels: above it one is predicted
-    prior: tuple[float, ...] = ()  # what it has to beat; see pprgnn.training.trivial
+    prior: tuple[float, ...] = ()  # what it has to beat; see pprgnn.training.evaluation
 
     @property
     def device(self) -> torch.device:
@@ -90,7 +95,11 @@ class Model:
             self.check_width(dataset, x.size(1))
         label_columns = 0 if self.visible is None else self.visible.width
         batches = Batches(dataset, x, self.network.adjacency_options, self.device, label_columns)
-        batches.per_pass = graphs_per_pass(dataset, self.network.separable)
+        if dataset.facts.task == "graph":
+            batches.per_pass = GRAPHS_PER_PASS
+        elif self.network.separable:  # small graphs that do not depend on each other
+            small = NODES_PER_PASS * len(dataset) // max(dataset.num_nodes, 1)  # so many have that many nodes
+            batches.per_pass = max(1, min(small, len(dataset)))
         return batches
 
     def logits(self, dataset: GraphDataset, nodes: Tensor | Sequence[int] | None = None) -> Tensor:
@@ -188,9 +197,8 @@ class Model:
             with torch.random.fork_rng(devices=[]):  # the caller's random numbers are none of its business
                 network = build_network(config.model, shape, tol=config.training.eval_tol)
             kind = metadata["features"]
-            threshold = Threshold()  # of models from before there was a choice
-            if "threshold" in metadata:
-                threshold = Threshold.from_dict(json.loads(metadata["threshold"]))
+            chosen = metadata.get("threshold")  # models from before there was a choice have none
+            threshold = Threshold() if chosen is None else Threshold.from_dict(json.loads(chosen))
             prior = tuple(map(float, json.loads(metadata.get("prior", "[]"))))
             visible = VisibleLabels.taken_from(tensors) if kind in LABEL_KINDS else None
             network.load_state_dict(tensors)
@@ -201,14 +209,6 @@ class Model:
             raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error
         network.to(device).eval()
         return cls(network, config, facts, shape, kind, visible, threshold, prior)
-
-
-def graphs_per_pass(dataset: GraphDataset, separable: bool) -> int:
-    """How many graphs are evaluated at once; of a node task, small ones that do not depend on each other."""
-    if dataset.facts.task == "graph":
-        return GRAPHS_PER_PASS
-    small = NODES_PER_PASS * len(dataset) // max(dataset.num_nodes, 1)  # so many have that many nodes
-    return max(1, min(small, len(dataset))) if separable else 1
 
 
 def forward(network: Network, batch: Batch) -> Tensor:
@@ -225,8 +225,6 @@ def head(network: Network, batch: Batch, state: Tensor) -> Tensor:
 
 def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
     """What is known about the last solve of each infinite-depth layer."""
-    from pprgnn.training.guard import largest_norm, smallest_eps
-
     for name, layer in infinite_layers(network):
         solution = layer.last_solution
         if solution is not None:
@@ -234,11 +232,40 @@ def layer_facts(network: Network) -> Iterator[dict[str, Any]]:
                 "layer": name,
                 "depth": solution.depth,
                 "status": solution.status.name,
-                "truncation_bound": solution.truncation_bound,
-                "error_bound": solution.error_bound,
-                "measured_error": solution.measured_error,
-                "estimated_error": solution.estimated_error,
-                "rounding_error": solution.rounding_error,
+                **{kind: getattr(solution, kind) for kind in ERRORS},
                 "weight_norm": largest_norm(layer),
                 "eps": smallest_eps(layer.eps),
             }
+
+
+def weight_norm(weight: Tensor) -> float:
+    """‖W‖₂, or nan when W is not finite."""
+    weight = weight.detach()
+    return float(torch.linalg.matrix_norm(weight, ord=2)) if bool(torch.isfinite(weight).all()) else math.nan
+
+
+def largest_norm(layer: InfiniteLayer) -> float:
+    """The largest ‖W‖₂ of what a step multiplies by; nan when something is not finite, 0 without weights."""
+    norms = [weight_norm(weight) for weight in layer.weights()]
+    return math.nan if any(map(math.isnan, norms)) else max(norms, default=0.0)
+
+
+def smallest_eps(eps: float | Tensor) -> float:
+    """The slowest decay of a layer's channels."""
+    return float(eps.detach().min()) if isinstance(eps, Tensor) else float(eps)
+
+
+@contextmanager
+def at_depths(layers: Iterable[tuple[InfiniteLayer, int]]) -> Iterator[None]:
+    """Within it, layers go exactly so deep; those of an equilibrium make so many steps."""
+    chosen = list(layers)
+    names = [("steps" if isinstance(layer, EquilibriumConv) else "depth_rule") for layer, _ in chosen]
+    before = [(getattr(layer, name), layer.last_solution) for (layer, _), name in zip(chosen, names, strict=True)]
+    try:
+        for (layer, depth), name in zip(chosen, names, strict=True):
+            setattr(layer, name, depth if name == "steps" else Fixed(depth))
+        yield
+    finally:
+        for (layer, _), name, (old, solution) in zip(chosen, names, before, strict=True):
+            setattr(layer, name, old)
+            layer.last_solution = solution

@@ -37,8 +37,9 @@ def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -
     fitted = _fit(hint, value)
     numbers = fitted if isinstance(fitted, tuple) else (fitted,)
     if fitted is None or not all(_within(number, limits) for number in numbers):
-        wanted = f"{kind_of(hint)}{_range(limits)}"
-        raise TrainingError(f"{origin} {section}.{name} must be {wanted}, but is {value!r}.")
+        words = {"least": "of at least", "above": "above", "most": "of at most"}
+        ends = " and".join(f" {word} {limits[key]}" for key, word in words.items() if limits[key] is not None)
+        raise TrainingError(f"{origin} {section}.{name} must be {kind_of(hint)}{ends}, but is {value!r}.")
     return fitted
 
 
@@ -58,11 +59,6 @@ def _within(value: Any, limits: Mapping[str, Any]) -> bool:
         and (above is None or value > above)
         and (high is None or value <= high)
     )
-
-
-def _range(limits: Mapping[str, Any]) -> str:
-    words = {"least": "of at least", "above": "above", "most": "of at most"}
-    return " and".join(f" {word} {limits[key]}" for key, word in words.items() if limits[key] is not None)
 
 
 def _fit(hint: Any, value: Any) -> Any:

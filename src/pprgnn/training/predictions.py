@@ -77,22 +77,18 @@ def named_rows(dataset: GraphDataset, ids: Sequence[str]) -> Tensor:
             f"{dataset.facts.name} has labels per graph, so no nodes can be chosen; leave them out."
         )
     if len(dataset) > 1:
-        return _rows_of_several(dataset, ids)
+        starts, rows = [0, *itertools.accumulate(dataset.graph_sizes)], []
+        for each in ids:
+            graph, _, node = each.partition(":")
+            if not node or not graph.isdecimal():
+                raise TrainingError(
+                    f"{dataset.facts.name} has {len(dataset):,} graphs, so nodes are named GRAPH:NODE, such as "
+                    f"0:5, but {each!r} came."
+                )
+            rows.append(find_node(dataset, node, int(graph)) + starts[int(graph)])
+        return torch.tensor(rows)
     known = {} if dataset.node_names is None else {name: row for row, name in enumerate(dataset.node_names)}
     return torch.tensor([known[each] if each in known else find_node(dataset, each) for each in ids])
-
-
-def _rows_of_several(dataset: GraphDataset, ids: Sequence[str]) -> Tensor:
-    starts, rows = [0, *itertools.accumulate(dataset.graph_sizes)], []
-    for each in ids:
-        graph, _, node = each.partition(":")
-        if not node or not graph.isdecimal():
-            raise TrainingError(
-                f"{dataset.facts.name} has {len(dataset):,} graphs, so nodes are named GRAPH:NODE, such as 0:5, "
-                f"but {each!r} came."
-            )
-        rows.append(find_node(dataset, node, int(graph)) + starts[int(graph)])
-    return torch.tensor(rows)
 
 
 def write_table(table: pa.Table, path: Path) -> None:

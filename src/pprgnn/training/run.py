@@ -29,6 +29,11 @@ from pprgnn.training.config import Config, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.wording import counted
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: no folder is claimed there
+    fcntl = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -40,6 +45,7 @@ DATA, METRICS, CHECKPOINT = "data.safetensors", "metrics.jsonl", "checkpoint.saf
 MODEL, SUMMARY = "model.safetensors", "summary.json"
 BEFORE = "checkpoint-before.safetensors"
 CHECKPOINT_FORMAT = "pprgnn checkpoint, version 1"
+LOCKS = Path("/proc/locks")
 MAY_CHANGE = ("training.epochs", "training.patience")  # of a run that goes on
 
 
@@ -223,11 +229,12 @@ class Run:
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write what came out."""
-        facts = self.environment
-        repeat = f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER"
-        text = json.dumps(plain({**summary, "command": facts.get("command", ""), "repeat": repeat}), indent=1)
+        how = {
+            "command": self.environment.get("command", ""),
+            "repeat": f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER",
+        }
         with self._writing(SUMMARY) as path:
-            write_text(path, text)
+            write_text(path, json.dumps(plain({**summary, **how}), indent=1))
         if summary["finished"]:
             (self.folder / BEFORE).unlink(missing_ok=True)
 
@@ -280,3 +287,51 @@ def read_json(path: Path, what: str = "run") -> dict[str, Any]:
     if not isinstance(values, dict):
         raise DataError(f"{path} must hold a table, but holds {type(values).__name__}; the {what} is damaged.")
     return values
+
+
+# ------------------------------------------------------------------------------------ one process at a time
+@contextmanager
+def locked(folder: Path | str) -> Iterator[None]:
+    """Within it the folder, made if need be, is this process's own; another one that wants it is refused.
+
+    The folder itself is locked, so nothing is left in it. Where that cannot be done (some network drives), or the
+    folder cannot be made, which others say better, nothing is refused.
+    """
+    claim = _claim(Path(folder))
+    try:
+        yield
+    finally:
+        if claim is not None:
+            os.close(claim)
+
+
+def _claim(folder: Path) -> int | None:
+    if fcntl is None:
+        return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        claim = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(claim)
+        raise TrainingError(
+            f"{folder} is in use by {_owner(folder)}; wait until it has ended, or choose another folder."
+        ) from error
+    except OSError:
+        os.close(claim)
+        return None
+    return claim
+
+
+def _owner(folder: Path) -> str:
+    """Who has claimed it, where the system tells."""
+    inode = folder.stat().st_ino
+    with suppress(OSError):
+        for line in LOCKS.read_text(encoding="ascii").splitlines():
+            fields = line.split()
+            if "FLOCK" in fields and fields[5].endswith(f":{inode}") and "->" not in fields and fields[4] != "0":
+                return f"another process ({fields[4]})"
+    return "another process"

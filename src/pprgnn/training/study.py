@@ -17,8 +17,7 @@ from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Listener, stopping
-from pprgnn.training.lock import locked
-from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, read_json
+from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, locked, read_json
 from pprgnn.training.workers import StoppedError, Workers, at_work
 from pprgnn.wording import counted
 

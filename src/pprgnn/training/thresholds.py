@@ -1,9 +1,4 @@
-"""Which labels are predicted where a row may have several: those whose logit is above a threshold.
-
-The threshold is probability one half, or the one with the best F1 on the validation part. The search is exact: the
-best F1 is right below the score of a label that is there, since going on over labels that are not only adds wrong
-predictions. So the scores of labels that are there are sorted, and all others only counted between them.
-"""
+"""Which labels are predicted where a row may have several: those whose logit is above a threshold."""
 
 from __future__ import annotations
 
@@ -18,18 +13,16 @@ from torch import Tensor
 from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team
 
-COARSE = 256  # cuts that are tried first; most of the others cannot be better
+COARSE = 256  # thresholds that are tried first; most of the others cannot be better
 BLOCK = 1 << 22  # scores that are counted at once
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How the threshold is found.
+    """How the threshold is found, and why so, as a phrase.
 
-    Attributes:
-        name: ``half``: probability one half; ``validation``: the best micro-F1 on the validation part;
-            ``per-class``: the best F1 of each class there.
-        reason: Why it is so, as a phrase.
+    ``half``: probability one half; ``validation``: the best micro-F1 on the validation part; ``per-class``: the
+    best F1 of each class there.
     """
 
     name: str
@@ -89,44 +82,24 @@ class Threshold:
 
     def to_dict(self) -> dict[str, Any]:
         """For a summary; one number where there is one for all classes."""
-        one = len(self.logits) == 1
         values = {"probability": self.probabilities, "logit": list(self.logits)}
-        shown = {name: each[0] if one else each for name, each in values.items()}
+        shown = {name: each[0] if len(each) == 1 else each for name, each in values.items()}
         return {"rule": self.rule, **shown, "told": self.describe()}
-
-
-def find_threshold(logits: Tensor, true: Tensor, rule: Rule, team: Team) -> Threshold:
-    """The threshold that a rule chooses on these rows of all processes, the same one in each process.
-
-    A class that no row has gets the threshold of all classes together; without any label, it is one half.
-
-    Args:
-        logits: (rows, classes), finite.
-        true: (rows, classes), bool.
-        rule: What is wanted.
-        team: Processes whose rows count as well.
-    """
-    if rule.name == "half":
-        return Threshold(reason=rule.reason)
-    together = best_cut(logits.flatten(), true.flatten(), team)
-    if together is None:
-        return Threshold(reason="no row of the validation part has a label")
-    if rule.name == "validation":
-        return Threshold(rule.name, (together,), rule.reason)
-    columns = zip(logits.unbind(1), true.unbind(1), strict=True)
-    cuts = [best_cut(score, marks, team) for score, marks in columns]
-    return Threshold(rule.name, tuple(together if cut is None else cut for cut in cuts), rule.reason)
 
 
 def best_cut(scores: Tensor, true: Tensor, team: Team) -> float | None:
     """Where ``scores > cut`` has the best F1: halfway between two scores; ``None``: nothing is true.
 
-    Of several with the same F1, the highest. Takes O(n log n) at most, and little more than a look at each score
-    when the labels are rare.
+    Of several with the same F1, the highest. The search is exact: the best F1 is right below the score of a label
+    that is there, since going on over labels that are not only adds wrong predictions. So the scores of labels
+    that are there are sorted, and all others only counted between them.
     """
-    cuts, found = _true_scores(scores, true, team)
+    whole = team.gather_rows(scores[true])
+    [(_, whole)] = team.broadcast_tensors({} if whole is None else {"scores": whole})
+    cuts, times = torch.unique(whole.to(scores.device), return_counts=True)
     if not len(cuts):
         return None
+    found = times.flip(0).cumsum(0).flip(0)  # how many labels are there at each cut and above
     total, start, end, beyond = found[0], 0, len(cuts), 0
     if len(cuts) > COARSE:
         some = torch.arange(0, len(cuts), math.ceil(len(cuts) / COARSE), device=cuts.device)
@@ -149,14 +122,6 @@ def best_cut(scores: Tensor, true: Tensor, team: Team) -> float | None:
     highest = torch.nextafter(cut, cut.new_tensor(-math.inf))
     halfway = below + (cut - below) / 2
     return float(torch.minimum(halfway, highest) if torch.isfinite(halfway) else highest)
-
-
-def _true_scores(scores: Tensor, true: Tensor, team: Team) -> tuple[Tensor, Tensor]:
-    """The scores of all processes where something is true, each once and rising; how many are at least so high."""
-    whole = team.gather_rows(scores[true])
-    [(_, whole)] = team.broadcast_tensors({} if whole is None else {"scores": whole})
-    cuts, times = torch.unique(whole.to(scores.device), return_counts=True)
-    return cuts, times.flip(0).cumsum(0).flip(0)
 
 
 def _count(scores: Tensor, cuts: Tensor, team: Team) -> Tensor:

@@ -18,10 +18,9 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.grid_fit import GridTraining, LabelTraining
 from pprgnn.training.kernel_fit import KernelTraining
 from pprgnn.training.listener import Listener
-from pprgnn.training.lock import locked
 from pprgnn.training.loop import Training
 from pprgnn.training.model import Model
-from pprgnn.training.run import Run
+from pprgnn.training.run import Run, locked
 from pprgnn.training.systems import find_system
 
 
@@ -111,25 +110,20 @@ def resume(
     ``epochs=800``, also a finished run goes on.
     """
     run, team = Run.open(folder), team or Team.alone()
-    with locked(folder) if team.is_main else nullcontext():
-        return _resume(run, changes, listener, team)
-
-
-def _resume(run: Run, changes: Sequence[str], listener: Listener | None, team: Team) -> Trained:
-    if run.finished and not changes:
-        raise TrainingError(
-            f"The run in {run.folder} is finished, so there is nothing to continue; more epochs take "
-            f"--set epochs=N."
-        )
-    with team.main_first():
-        if changes and team.is_main:
-            run.extend(changes)
-        config = run.config
-        dataset = load_data(config)
     kept = run if team.is_main else None
-    training = _training(config, dataset, run.split, run=kept, listener=listener, team=team)
-    summary = training.fit(resume=True)
-    return Trained(training.model, summary, kept)
+    with locked(folder) if team.is_main else nullcontext():
+        if run.finished and not changes:
+            raise TrainingError(
+                f"The run in {run.folder} is finished, so there is nothing to continue; more epochs take "
+                f"--set epochs=N."
+            )
+        with team.main_first():
+            if changes and team.is_main:
+                run.extend(changes)
+            config = run.config
+            dataset = load_data(config)
+        training = _training(config, dataset, run.split, run=kept, listener=listener, team=team)
+        return Trained(training.model, training.fit(resume=True), kept)
 
 
 def _training(config: Config, dataset: GraphDataset, split: Split, **options: Any) -> Training | GridTraining:

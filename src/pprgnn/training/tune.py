@@ -44,10 +44,9 @@ from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
-from pprgnn.training.listener import Listener
-from pprgnn.training.lock import locked
+from pprgnn.training.listener import Listener, undisturbed
 from pprgnn.training.loop import Record, Training
-from pprgnn.training.run import CONFIG, DATA, SPLIT, read_json
+from pprgnn.training.run import CONFIG, DATA, SPLIT, locked, read_json
 from pprgnn.training.search import (
     Space,
     as_text,
@@ -60,7 +59,6 @@ from pprgnn.training.search import (
     search_space,
     trials_of,
 )
-from pprgnn.training.signals import undisturbed
 from pprgnn.training.train import choose_split, load_data
 from pprgnn.training.workers import AtOnce, StoppedError, Workers, at_work
 from pprgnn.wording import counted

@@ -19,7 +19,7 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.signals import Interruption, ended_by_sigterm
+from pprgnn.training.listener import Interruption, ended_by_sigterm
 
 # Processes only: seeds of torch belong to a whole process, so jobs in threads would disturb each other.
 BACKENDS = ("loky", "dask", "ray")

@@ -15,10 +15,10 @@ from pprgnn.experiments import paper
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Baseline
 from pprgnn.report.measured.trained_run import TrainedRun
+from pprgnn.training.evaluation import TRIVIAL, prior_logits, trivial_levels
 from pprgnn.training.metrics import ACCURACY, MICRO_F1, scores
 from pprgnn.training.run import DATA
 from pprgnn.training.systems import find_system
-from pprgnn.training.trivial import TRIVIAL, prior_logits, trivial_levels
 
 STEPS, ALPHA = 50, 0.9  # of label propagation
 MOST_MESSAGES = 1 << 26  # numbers that it may send in a step

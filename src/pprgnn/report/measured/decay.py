@@ -10,7 +10,7 @@ from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Decay, Missing
 from pprgnn.report.measured.solves import Solve
 from pprgnn.report.measured.trained_run import TrainedRun
-from pprgnn.training.guard import largest_norm
+from pprgnn.training.model import largest_norm
 
 LITTLE, FARTHEST = 1e-4, 100
 ALPHAS = (0.1, 0.2)

@@ -13,10 +13,10 @@ from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Reach, ReachLine
 from pprgnn.report.measured.trained_run import TrainedRun
 from pprgnn.training.attribution import attribute
-from pprgnn.training.depths import at_depths
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain_features import drawn_rows
-from pprgnn.training.hops import hops_to
+from pprgnn.training.model import at_depths
+from pprgnn.training.reach import hops_to
 
 NODES = 32
 NEARLY_ALL, AT_LEAST, FARTHEST = 0.99, 8, 30  # shown are hops with so much of our share, and at least and at most

@@ -12,7 +12,7 @@ from pprgnn.nn.layers import infinite_layers
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Smoothing, SmoothingLine
 from pprgnn.report.measured.trained_run import TrainedRun
-from pprgnn.training.depths import at_depths
+from pprgnn.training.model import at_depths
 
 DEPTHS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 ALPHA = 0.1  # of APPNP

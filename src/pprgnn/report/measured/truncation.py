@@ -16,10 +16,9 @@ from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Truncation
 from pprgnn.report.measured.solves import Solve, solved
 from pprgnn.report.measured.trained_run import TrainedRun, of_layers
-from pprgnn.training.depths import at_depths
 from pprgnn.training.environment import available_memory, size_text
-from pprgnn.training.model import forward
-from pprgnn.training.objective import Objective, balanced_weights
+from pprgnn.training.model import at_depths, forward
+from pprgnn.training.optimization import Objective, balanced_weights
 
 POINTS = 3  # fewer show nothing
 SPARE = 4  # states that a solve needs beside those it keeps
