@@ -168,7 +168,7 @@ def test_the_page_of_results_is_written_as_one_file(tmp_path):
 
 def test_text_of_the_results_is_markdown_without_markup(tmp_path):
     from pprgnn.drawing.plot import Line, Plot
-    from pprgnn.report import results_page
+    from pprgnn.report import page as results_page
 
     page = tmp_path / "PAGE.md"
     page.write_text(

@@ -11,8 +11,7 @@ from typing import Any
 
 from pprgnn.data.split import Split
 from pprgnn.errors import DataError
-from pprgnn.report.measured.kept import keep_measurements, kept_measurements
-from pprgnn.report.measured.results import Measurements
+from pprgnn.report.measured.results import Measurements, keep_measurements, kept_measurements
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Announce

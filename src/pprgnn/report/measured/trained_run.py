@@ -1,11 +1,15 @@
-"""A trained run, opened to be measured: its model, its data, one evaluation of it."""
+"""How long a part of the measurements may take, and what is said when that is too short."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,12 +18,18 @@ from torch_geometric.utils import to_undirected
 
 from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.backend.passes import permuted, run_pass
+from pprgnn.core.checks import as_eps
+from pprgnn.core.depth import Fixed
+from pprgnn.core.problem import Problem
 from pprgnn.core.solution import NotFiniteError
+from pprgnn.core.solve import solve as solve_problem
+from pprgnn.core.steps import Steps
 from pprgnn.data.sparse_features import to_dense
+from pprgnn.nn.infinite_depth import InfiniteDepth
+from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layers import infinite_layers
-from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing
-from pprgnn.report.measured.solves import Solve, recorded, solves_of
 from pprgnn.training.batches import Batches
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, main_metrics
@@ -28,10 +38,153 @@ from pprgnn.training.run import Run
 from pprgnn.training.systems import System, find_system
 from pprgnn.training.train import load_data
 
+TIMED_PARTS = 6  # that take time: each gets about so much of what is there
+SMALL = 2_000_000  # numbers in a state: up to here, double precision takes no time worth mentioning
+
+Recursion: TypeAlias = "Problem | Steps"
 FEW_GRAPHS, FEW_NODES = 32, 4096  # of several graphs, states of so many are looked at
 Found = TypeVar("Found")
 
 
+@dataclass(frozen=True)
+class Allowance:
+    """The time for one part, which begins now.
+
+    Attributes:
+        seconds: For this part.
+        asked: For all parts together.
+        folder: Of the run.
+    """
+
+    seconds: float
+    asked: float
+    folder: Path
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.seconds - (time.perf_counter() - self.started)
+
+    def allows(self, seconds: float) -> bool:
+        """Whether so much is left."""
+        return seconds <= self.left
+
+    def among(self, count: int) -> Allowance:
+        """An equal share of what is left, for one of so many."""
+        return replace(self, seconds=self.left / count, started=time.perf_counter())
+
+    def too_long(self, what: str, seconds: float) -> Missing:
+        """It is not measured, because it would take so long; and how to have it measured."""
+        enough = self.asked + TIMED_PARTS * max(seconds - max(self.left, 0.0), 1.0)
+        return Missing(
+            f"{what} would take about {math.ceil(seconds)} s; `pprgnn report {self.folder} --seconds "
+            f"{10 * math.ceil(enough / 10)}` measures it.",
+            seconds,
+        )
+
+
+# ------------------------------------------------------------------------------------------ what its layers solved
+@dataclass(frozen=True, eq=False)
+class Solve:
+    """One layer: what it had to solve, and what came of it.
+
+    Attributes:
+        name: Of the layer in the network.
+        layer: The layer itself.
+        given: The recursion, in the precision of the network; a :class:`Problem` where a step is ÃGW.
+        depth, status, tol: How deep it went, what is known about that, and the error that was allowed.
+    """
+
+    name: str
+    layer: InfiniteLayer
+    given: Recursion
+    depth: int
+    status: str
+    tol: float
+
+    @cached_property
+    def problem(self) -> Recursion:
+        """The recursion in double precision, where it is a matter of matrices that are small enough."""
+        given = self.given
+        if isinstance(given, Steps) or given.b.numel() > SMALL or given.b.device.type == "mps":
+            return given
+        b, weight, eps = (each.double() for each in (given.b, given.weight, given.eps))
+        return Problem(b, weight, eps, given.adj.to(torch.float64), given.activation)
+
+    @cached_property
+    def step_seconds(self) -> float:
+        """What one step of it takes."""
+        passes = Passes(self.problem)
+        passes.state(1)
+        started = time.perf_counter()
+        passes.state(2)
+        return max((time.perf_counter() - started) / 2, 1e-6)
+
+
+class Passes:
+    """Passes of any depth through a recursion; a state is good until the next one."""
+
+    def __init__(self, problem: Recursion) -> None:
+        self.problem = permuted(problem)  # norms do not care about the order of nodes
+        self.buffers = [torch.empty_like(problem.b) for _ in range(2)]
+
+    def state(self, depth: int) -> Tensor:
+        """G⁽⁰⁾ of a pass of this depth."""
+        with torch.no_grad():
+            return run_pass(self.problem, depth, 0, self.buffers)[0]
+
+
+@contextmanager
+def recorded(network: torch.nn.Module) -> Iterator[dict[str, Recursion]]:
+    """Within it, the last recursion of each layer by its name; layers that solve something else are not there."""
+    layers, asked = infinite_layers(network), dict[str, Recursion]()
+    try:
+        for name, layer in layers:
+            layer.__dict__["solve_product"] = _record_product(name, layer, asked)
+            if isinstance(layer, InfiniteDepth):
+                layer.__dict__["problem"] = _record_steps(name, layer, asked)
+        yield asked
+    finally:
+        for _, layer in layers:
+            for method in ("solve_product", "problem"):
+                layer.__dict__.pop(method, None)
+
+
+def _record_product(name: str, layer: InfiniteLayer, asked: dict[str, Recursion]) -> Callable[..., Any]:
+    def solve_product(b: Tensor, weight: Tensor, adj: Adjacency) -> Any:
+        eps = as_eps(layer.eps, b, weight.size(0))
+        asked[name] = Problem(b.contiguous(), weight, eps, adj, layer.activation).detach()
+        return type(layer).solve_product(layer, b, weight, adj)
+
+    return solve_product
+
+
+def _record_steps(name: str, layer: InfiniteDepth, asked: dict[str, Recursion]) -> Callable[..., Any]:
+    def problem(*args: Any, **kwargs: Any) -> Steps:
+        found = type(layer).problem(layer, *args, **kwargs)
+        asked[name] = found.detach()
+        return found
+
+    return problem
+
+
+def solves_of(network: torch.nn.Module, asked: dict[str, Recursion]) -> list[Solve]:
+    """The layers that were recorded, in their order, with what came of their last pass."""
+    return [
+        Solve(name, layer, asked[name], layer.last_solution.depth, layer.last_solution.status.name, layer.tol)
+        for name, layer in infinite_layers(network)
+        if name in asked and layer.last_solution is not None
+    ]
+
+
+def solved(problem: Problem, b: Tensor, weight: Tensor, depth: int, terms: int) -> Tensor:
+    """The state of such a problem at a depth, for other B and W, with a gradient of so many terms."""
+    asked = {"eps": problem.eps, "depth": Fixed(depth), "grad_terms": terms, "activation": problem.activation}
+    return solve_problem(b, weight, problem.adj, **asked).state
+
+
+# ------------------------------------------------------------------------------------- model, data, one evaluation
 class TrainedRun:
     """What the parts look at: model and data are read, and evaluated once.
 
