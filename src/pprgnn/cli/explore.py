@@ -10,9 +10,8 @@ from pathlib import Path
 
 import typer
 
-from pprgnn.cli.commands import Explore
-from pprgnn.cli.group import DEBUG
-from pprgnn.cli.options import NewGraph
+from pprgnn.cli.main import Explore
+from pprgnn.cli.options import DEBUG, NewGraph
 from pprgnn.cli.saved_run import open_data, open_model
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import fingerprint
