@@ -9,9 +9,8 @@ import torch
 
 from pprgnn.data.own.tables import from_tables
 from pprgnn.errors import DataError
-from pprgnn.explore.answers import Answers, Question
+from pprgnn.explore.answers import Answers, Question, chosen_nodes, edges_among
 from pprgnn.explore.dataset_view import Names, NotThereError
-from pprgnn.explore.picture import chosen_nodes, edges_among
 from pprgnn.explore.run_view import Opened, offered_depths
 from pprgnn.training.config import Config
 from pprgnn.training.explain import explain_graph, explain_node

@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from pprgnn.core.depth import Fixed
-from pprgnn.explore import graph_view
+from pprgnn.explore import run_view as graph_view
 from pprgnn.explore.answers import Question
-from pprgnn.explore.linear import LinearGraph, is_linear
 from pprgnn.explore.local import LocalGraph
-from pprgnn.explore.traced import WholeGraph
+from pprgnn.explore.traced import LinearGraph, WholeGraph, is_linear
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.explain import explain_node
 from pprgnn.training.model import forward

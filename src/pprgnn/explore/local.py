@@ -41,12 +41,7 @@ NEGLIGIBLE = 1e-3  # of the possible influence: longer ways do not help to choos
 class LocalGraph:
     """Answers of a network of recursions that treats rows one by one between them.
 
-    Args:
-        model: At its final depths.
-        batch: The graph.
-        layers: Its layers and their depths.
-        terms: How many terms of their gradients are used; ``None``: all.
-        rows: How many nodes are followed.
+    Of the gradients of its ``layers`` so many ``terms`` are used (``None``: all), and so many ``rows`` followed.
     """
 
     def __init__(
