@@ -26,21 +26,12 @@ PARTS = {"val": "validation", "test": "test"}
 # ----------------------------------------------------------------------------------------------------- the opening
 @dataclass(frozen=True)
 class Answer:
-    """What one sees first of a run.
-
-    Attributes:
-        subject: The run.
-        score, spread: On the test part.
-        chosen: Who chose the weights, in a sentence.
-        facts: Size, time, protocol.
-        warnings: What to beware of.
-        scores: All of them.
-    """
+    """What one sees first of a run."""
 
     subject: Subject
-    score: str
+    score: str  # on the test part
     spread: str
-    chosen: str
+    chosen: str  # who chose the weights, in a sentence
     facts: Sequence[str]
     warnings: Sequence[str]
     scores: Table

@@ -1,4 +1,4 @@
-"""The error of every depth against the infinite one, with what is proved and what the paper estimates."""
+"""The recursions of a run: their error against depth with its proof, gradients of few terms, decay, and cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from operator import mul
@@ -71,7 +71,7 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
             return found
         deepest, reference = found
     else:
-        wanted = (2 * deepest + _steps(deepest, max(1, deepest // POINTS))) * solve.step_seconds
+        wanted = (2 * deepest + sum(_depths(deepest, max(1, deepest // POINTS), 0))) * solve.step_seconds
         if not allowance.allows(wanted):
             return allowance.too_long(what, wanted)
         reference = passes.state(deepest).clone()
@@ -79,15 +79,16 @@ def layer_convergence(solve: Solve, allowance: Allowance) -> Convergence | Missi
         return _overflow(solve)
     rounding = max(unit * max(1.0, size / scale), _perturbed(solve.problem, deepest, reference, unit) / scale)
     stride = 1
-    while stride < deepest and _steps(deepest, stride) * solve.step_seconds > 0.8 * allowance.left:
+    while stride < deepest and sum(_depths(deepest, stride, 0)) * solve.step_seconds > 0.8 * allowance.left:
         stride += 2
-    faded, depths, errors, influence = _Influence(passes), list[int](), list[float](), list[float]()
-    for depth in _depths(deepest, stride, solve.depth):
+    chosen = _depths(deepest, stride, solve.depth)
+    faded, depths, errors, influence = _influences(problem, chosen), list[int](), list[float](), list[float]()
+    for depth in chosen:
         if depth > POINTS and not allowance.allows(depth * solve.step_seconds):
             break
         depths.append(depth)
         errors.append(problem.space.norm(passes.state(depth) - reference) / scale)
-        influence.append(faded.at(depth))
+        influence.append(next(faded))
         if max(errors[-2:]) <= rounding and len(errors) > 1:  # one alone may be a chance, as in a cycle
             break
     if not all(map(math.isfinite, errors + influence)):
@@ -140,36 +141,25 @@ def _deep_enough(
         depth = deeper
 
 
-class _Influence:
-    """The paper's estimate: E⁽⁰⁾ = B, E⁽ᵏ⁺¹⁾ = φ(βₖ₊₁ Ã E⁽ᵏ⁾ W), asked for with growing k."""
-
-    def __init__(self, passes: Passes) -> None:
-        self.problem = passes.problem
+def _influences(problem: Recursion, levels: Sequence[int]) -> Iterator[float]:
+    """The paper's estimate ‖E⁽ᵏ⁾‖∞ / ‖B‖∞ at growing k: E⁽⁰⁾ = B, E⁽ᵏ⁺¹⁾ = φ(βₖ₊₁ Ã E⁽ᵏ⁾ W)."""
+    state, reached, scratch = problem.b, 0, [torch.empty_like(problem.b) for _ in range(3)]
+    scale = problem.space.max_abs(state) or 1.0
+    with torch.no_grad():
+        steps = problem.without_input()
+    for level in levels:
         with torch.no_grad():
-            self.steps = self.problem.without_input()
-        self.state, self.level = self.problem.b, 0
-        self.scratch = [torch.empty_like(self.state) for _ in range(3)]
-        self.scale = self.problem.space.max_abs(self.state) or 1.0
-
-    def at(self, level: int) -> float:
-        """‖E⁽ᵏ⁾‖∞ / ‖B‖∞."""
-        with torch.no_grad():
-            for n in range(self.level, level):
-                self.state = step(self.steps, n + 1, self.state, self.scratch[n % 2], self.scratch[2])
-        self.level = level
-        return self.problem.space.max_abs(self.state) / self.scale
+            for n in range(reached, level):
+                state = step(steps, n + 1, state, scratch[n % 2], scratch[2])
+        reached = level
+        yield problem.space.max_abs(state) / scale
 
 
-def _depths(deepest: int, stride: int, chosen: int) -> Iterator[int]:
+def _depths(deepest: int, stride: int, chosen: int) -> list[int]:
     """Which depths are looked at: all of them, or every so many, and the chosen one and the last in any case."""
     close = range(0, min(deepest, CONSECUTIVE) + 1, stride)
     far = range(close[-1], deepest + 1, max(stride, STRIDE))
-    yield from sorted({*close, *far, min(chosen, deepest), deepest})
-
-
-def _steps(deepest: int, stride: int) -> int:
-    """How many steps that takes."""
-    return sum(_depths(deepest, stride, 0))
+    return sorted({*close, *far, min(chosen, deepest), deepest})
 
 
 # ------------------------------------------------------------------------------------------ gradients of few terms
@@ -328,35 +318,26 @@ def cost(trained: TrainedRun, allowance: Allowance) -> Cost | Missing:
     terms = asked.layer.grad_terms or USUAL_TERMS
     plain = _unrolled(problem, leaves)
     state_bytes = problem.b.numel() * problem.b.element_size()
-    found: list[tuple[int, float, int]] = []
-    beside: list[tuple[float | None, int | None]] = []
-    last = 0.0
+    found = Cost([], [], [], [], [], torch.get_num_threads(), REPEATS)
+    last = 0.0  # seconds at the depth before
+    unrolled: float | None = 0.0  # the same under plain autograd; None: it has been left out
     for depth in DEPTHS:
-        if len(found) >= FEWEST_DEPTHS and not allowance.allows(2 * (REPEATS + 1) * last):
+        if len(found.depths) >= FEWEST_DEPTHS and not allowance.allows(2 * (REPEATS + 1) * last):
             break
         kept, last = _measured(lambda depth: solved(problem, *leaves, depth, terms), depth, leaves)
-        found.append((depth, last, kept))
+        found.depths.append(depth)
+        found.seconds.append(last)
+        found.bytes.append(kept)
         fits = STATES_PER_STEP * depth * state_bytes <= MEMORY
-        if fits and (not beside or (beside[-1][0] is not None and allowance.allows(_next(beside)))):
-            taken, seconds = _measured(plain, depth, leaves)
-            beside.append((seconds, taken))
-        else:
-            beside.append((None, None))
+        taken, unrolled = (
+            _measured(plain, depth, leaves)
+            if fits and unrolled is not None and allowance.allows(2 * (REPEATS + 1) * unrolled)
+            else (None, None)
+        )
+        found.unrolled_seconds.append(unrolled)
+        found.unrolled_bytes.append(taken)
     release_buffers()
-    return Cost(
-        depths=[depth for depth, _, _ in found],
-        seconds=[seconds for _, seconds, _ in found],
-        bytes=[kept for _, _, kept in found],
-        unrolled_seconds=[seconds for seconds, _ in beside],
-        unrolled_bytes=[kept for _, kept in beside],
-        threads=torch.get_num_threads(),
-        repeats=REPEATS,
-    )
-
-
-def _next(beside: list[tuple[float | None, int | None]]) -> float:
-    """What twice the depth is going to take."""
-    return 2 * (REPEATS + 1) * (beside[-1][0] or 0.0)
+    return found
 
 
 def _unrolled(problem: Problem, leaves: tuple[Tensor, Tensor]) -> Pass:

@@ -1,4 +1,4 @@
-"""How long a part of the measurements may take, and what is said when that is too short."""
+"""A trained run, opened to be measured: its model, its data, one evaluation, what its layers solved; time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,20 +17,19 @@ from torch_geometric.data import Batch as Graphs
 from torch_geometric.utils import to_undirected
 
 from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.core import solve as solving
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.passes import permuted, run_pass
 from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import Fixed
 from pprgnn.core.problem import Problem
 from pprgnn.core.solution import NotFiniteError
-from pprgnn.core.solve import solve as solve_problem
 from pprgnn.core.steps import Steps
 from pprgnn.data.sparse_features import to_dense
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.report.measured.results import Missing
-from pprgnn.training.batches import Batches
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, main_metrics
 from pprgnn.training.model import Model, forward
@@ -48,17 +47,11 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Allowance:
-    """The time for one part, which begins now.
+    """The time for one part, which begins now."""
 
-    Attributes:
-        seconds: For this part.
-        asked: For all parts together.
-        folder: Of the run.
-    """
-
-    seconds: float
-    asked: float
-    folder: Path
+    seconds: float  # for this part
+    asked: float  # for all parts together
+    folder: Path  # of the run
     started: float = field(default_factory=time.perf_counter)
 
     @property
@@ -87,20 +80,13 @@ class Allowance:
 # ------------------------------------------------------------------------------------------ what its layers solved
 @dataclass(frozen=True, eq=False)
 class Solve:
-    """One layer: what it had to solve, and what came of it.
-
-    Attributes:
-        name: Of the layer in the network.
-        layer: The layer itself.
-        given: The recursion, in the precision of the network; a :class:`Problem` where a step is ÃGW.
-        depth, status, tol: How deep it went, what is known about that, and the error that was allowed.
-    """
+    """One layer: what it had to solve, and what came of it."""
 
     name: str
     layer: InfiniteLayer
-    given: Recursion
+    given: Recursion  # in the precision of the network; a Problem where a step is ÃGW
     depth: int
-    status: str
+    status: str  # what is known about that depth
     tol: float
 
     @cached_property
@@ -139,11 +125,22 @@ class Passes:
 def recorded(network: torch.nn.Module) -> Iterator[dict[str, Recursion]]:
     """Within it, the last recursion of each layer by its name; layers that solve something else are not there."""
     layers, asked = infinite_layers(network), dict[str, Recursion]()
+
+    def product(name: str, layer: InfiniteLayer, b: Tensor, weight: Tensor, adj: Adjacency) -> Any:
+        eps = as_eps(layer.eps, b, weight.size(0))
+        asked[name] = Problem(b.contiguous(), weight, eps, adj, layer.activation).detach()
+        return type(layer).solve_product(layer, b, weight, adj)
+
+    def steps(name: str, layer: InfiniteDepth, *args: Any, **kwargs: Any) -> Steps:
+        found = type(layer).problem(layer, *args, **kwargs)
+        asked[name] = found.detach()
+        return found
+
     try:
         for name, layer in layers:
-            layer.__dict__["solve_product"] = _record_product(name, layer, asked)
+            layer.__dict__["solve_product"] = partial(product, name, layer)
             if isinstance(layer, InfiniteDepth):
-                layer.__dict__["problem"] = _record_steps(name, layer, asked)
+                layer.__dict__["problem"] = partial(steps, name, layer)
         yield asked
     finally:
         for _, layer in layers:
@@ -151,68 +148,36 @@ def recorded(network: torch.nn.Module) -> Iterator[dict[str, Recursion]]:
                 layer.__dict__.pop(method, None)
 
 
-def _record_product(name: str, layer: InfiniteLayer, asked: dict[str, Recursion]) -> Callable[..., Any]:
-    def solve_product(b: Tensor, weight: Tensor, adj: Adjacency) -> Any:
-        eps = as_eps(layer.eps, b, weight.size(0))
-        asked[name] = Problem(b.contiguous(), weight, eps, adj, layer.activation).detach()
-        return type(layer).solve_product(layer, b, weight, adj)
-
-    return solve_product
-
-
-def _record_steps(name: str, layer: InfiniteDepth, asked: dict[str, Recursion]) -> Callable[..., Any]:
-    def problem(*args: Any, **kwargs: Any) -> Steps:
-        found = type(layer).problem(layer, *args, **kwargs)
-        asked[name] = found.detach()
-        return found
-
-    return problem
-
-
-def solves_of(network: torch.nn.Module, asked: dict[str, Recursion]) -> list[Solve]:
-    """The layers that were recorded, in their order, with what came of their last pass."""
-    return [
-        Solve(name, layer, asked[name], layer.last_solution.depth, layer.last_solution.status.name, layer.tol)
-        for name, layer in infinite_layers(network)
-        if name in asked and layer.last_solution is not None
-    ]
-
-
 def solved(problem: Problem, b: Tensor, weight: Tensor, depth: int, terms: int) -> Tensor:
     """The state of such a problem at a depth, for other B and W, with a gradient of so many terms."""
-    asked = {"eps": problem.eps, "depth": Fixed(depth), "grad_terms": terms, "activation": problem.activation}
-    return solve_problem(b, weight, problem.adj, **asked).state
+    adj, eps, phi = problem.adj, problem.eps, problem.activation
+    return solving.solve(b, weight, adj, eps=eps, depth=Fixed(depth), grad_terms=terms, activation=phi).state
 
 
 # ------------------------------------------------------------------------------------- model, data, one evaluation
 class TrainedRun:
-    """What the parts look at: model and data are read, and evaluated once.
-
-    Attributes:
-        run, model, dataset, split, batches: Of the run.
-        masks: For each part of the split, which labels it holds.
-        part: The part that is scored: the test part if there is one.
-        logits, y: Of that part.
-        graphs: The numbers of the graphs in ``few``.
-        few: The graph, or some graphs; scored are their training labels.
-        solves: What its infinite-depth layers solved there.
-        pass_seconds: What one evaluation of ``few`` took.
-        trouble: Why nothing can be measured on the network, if so.
-    """
+    """What the parts look at: model and data are read, and evaluated once."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.model = run, _model(run)
+        if not run.model_path.is_file():
+            raise TrainingError(
+                f"The run in {run.folder} has no model yet; continue it with `pprgnn train --resume {run.folder}`."
+            )
+        self.run, self.model = run, Model.load(run.model_path)
+        self.model.network.to(choose_device(self.model.config.training.device))
         self.dataset, self.split = load_data(run.config), run.split
         self.batches = self.model.batches(self.dataset)
         masks = self.split.masks(self.dataset)
         self.masks = {part: mask.to(self.model.device) for part, mask in masks.items()}
-        self.part = next(part for part in ("test", "val", "train") if bool(masks[part].any()))
-        chosen = _few(self.batches, self.batches.parts(self.masks["train"]))
+        self.part = next(part for part in ("test", "val", "train") if bool(masks[part].any()))  # that is scored
+        chosen = self.batches.parts(self.masks["train"])[:FEW_GRAPHS]
+        fit = int((self.batches.sizes[chosen].cumsum(0) <= FEW_NODES).sum())
+        chosen = chosen[: max(fit, 1)]
         self.graphs: list[int] = chosen.tolist()
-        self.few = self.batches.batch(chosen, self.masks["train"])
-        self.solves, self.pass_seconds = list[Solve](), 0.0
-        self.logits = self.y = torch.empty(0)
-        self.trouble: Missing | None = None
+        self.few = self.batches.batch(chosen, self.masks["train"])  # the graph, or some of the graphs
+        self.solves, self.pass_seconds = list[Solve](), 0.0  # of the layers on ``few``, and what that took
+        self.logits = self.y = torch.empty(0)  # of the part that is scored
+        self.trouble: Missing | None = None  # why nothing can be measured on the network
         try:
             self._evaluate()
         except NotFiniteError as error:
@@ -223,18 +188,16 @@ class TrainedRun:
 
     def _evaluate(self) -> None:
         """Find logits, and what was solved for ``few``: on one graph, for the same logits."""
-        answers: list[tuple[Tensor, Tensor]] = []
-        scored = _solves(self.model, lambda: answers.extend(self._answers()))
-        few = len(self.batches.sizes) > 1
-        solved = _solves(self.model, lambda: forward(self.model.network, self.few)) if few else scored
-        self.solves, self.pass_seconds = solved
-        self.logits, self.y = (torch.cat(each) for each in zip(*answers, strict=True))
+        mask, answers = self.masks[self.part], list[tuple[Tensor, Tensor]]()
 
-    def _answers(self) -> list[tuple[Tensor, Tensor]]:
-        """Logits and truth of the part that is scored, batch by batch."""
-        mask = self.masks[self.part]
-        parts = self.batches.cut(self.batches.parts(mask), self.batches.at_once, mask)
-        return [(forward(self.model.network, batch), batch.y) for batch in parts]
+        def scored() -> None:
+            for batch in self.batches.cut(self.batches.parts(mask), self.batches.at_once, mask):
+                answers.append((forward(self.model.network, batch), batch.y))
+
+        self.solves, self.pass_seconds = _solves(self.model, scored)
+        if len(self.batches.sizes) > 1:
+            self.solves, self.pass_seconds = _solves(self.model, lambda: forward(self.model.network, self.few))
+        self.logits, self.y = (torch.cat(each) for each in zip(*answers, strict=True))
 
     # --------------------------------------------------------------------------------------------------- facts
     @property
@@ -320,24 +283,14 @@ def of_layers(
     return found or missing
 
 
-def _model(run: Run) -> Model:
-    if not run.model_path.is_file():
-        raise TrainingError(
-            f"The run in {run.folder} has no model yet; continue it with `pprgnn train --resume {run.folder}`."
-        )
-    model = Model.load(run.model_path)
-    model.network.to(choose_device(model.config.training.device))
-    return model
-
-
-def _few(batches: Batches, graphs: Tensor) -> Tensor:
-    graphs = graphs[:FEW_GRAPHS]
-    fit = int((batches.sizes[graphs].cumsum(0) <= FEW_NODES).sum())
-    return graphs[: max(fit, 1)]
-
-
 def _solves(model: Model, evaluate: Callable[[], Any]) -> tuple[list[Solve], float]:
     with model.precise(), torch.no_grad(), recorded(model.network) as asked:
         started = time.perf_counter()
         evaluate()
-        return solves_of(model.network, asked), time.perf_counter() - started
+        seconds = time.perf_counter() - started
+    solves = [
+        Solve(name, layer, asked[name], layer.last_solution.depth, layer.last_solution.status.name, layer.tol)
+        for name, layer in infinite_layers(model.network)
+        if name in asked and layer.last_solution is not None
+    ]
+    return solves, seconds
