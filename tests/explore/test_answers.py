@@ -277,7 +277,7 @@ def test_features():
     assert [each["name"] for each in told["features"]] == [each.name for each in wanted.features]
     for one, other in zip(told["features"], wanted.features, strict=True):
         assert one["contribution"] == pytest.approx(other.contribution, rel=1e-3)
-    found.explain.cache_clear()
+    found.explain.clear()
     assert explain(found, 3) | {"seconds": 0} == before | {"seconds": 0}  # the model is as it was
     assert found.runs()["runs"][0]["has_features"] is True
     learned = of_graph(ZOO["karate"], channels=0)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -44,6 +43,21 @@ class Question:
     target: int | None = None
 
 
+class Kept(dict[tuple[Any, ...], dict[str, Any]]):
+    """The last answers, by what was asked; called, it answers and keeps."""
+
+    def __init__(self, answer: Callable[..., dict[str, Any]]) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def __call__(self, *asked: Any) -> dict[str, Any]:
+        found = self.pop(asked, None) or self._answer(*asked)
+        self[asked] = found
+        for old in list(self)[:-KEPT]:
+            self.pop(old, None)
+        return found
+
+
 class Answers:
     """All that the page can ask about these runs, all on the first one's data set.
 
@@ -57,7 +71,7 @@ class Answers:
             self._add(each, len(opened) == 1, say)
         if not self.views:
             raise TrainingError(f"None of the runs can be shown. {self.problems[0]}")
-        self.explain, self.features = lru_cache(KEPT)(self._explain), lru_cache(KEPT)(self._features)
+        self.explain, self.features = Kept(self._explain), Kept(self._features)
         say("Looking for nodes worth a look ...")
         self.suggestions = suggestions(self.views[0])
         if self.suggestions:  # the page begins with it

@@ -20,7 +20,7 @@ from pprgnn.core.solution import Status
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.explore.dataset_view import GRAPHS_KEPT, DatasetView, Parts
 from pprgnn.explore.local import LocalGraph
-from pprgnn.explore.traced import LinearGraph, Traced, WholeGraph, follow_biases, is_linear
+from pprgnn.explore.traced import LinearGraph, Traced, WholeGraph, check_asker, follow_biases, is_linear
 from pprgnn.local.neighbourhood import NotWorthwhile
 from pprgnn.nn.layers import infinite_layers, set_tolerance
 from pprgnn.nn.ppr_conv import PPRConv
@@ -175,6 +175,8 @@ class RunView:
         for layer, depth in self.settled:
             layer.depth_rule, layer.grad_terms, layer.checkpoint = Fixed(depth), self.terms, checkpoint
         follow_biases(network)
+        for module in network.modules():
+            module.register_forward_pre_hook(check_asker)
 
     def _graph(self, graph: int) -> GraphView:
         return GraphView(self, graph, self._say if len(self.known.dataset) == 1 else silent)

@@ -11,8 +11,10 @@ tell the state of the row at every depth, too: Σₗ (eᵥᵀ Ãˡ B) (Wβₗ₋
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Event
 
 import torch
 from torch import Tensor
@@ -32,6 +34,19 @@ from pprgnn.nn.through_adjacency import SolvingAdjacency
 from pprgnn.training.attribution import inputs_of, learned_rows, target_score
 from pprgnn.training.batches import Batch
 from pprgnn.training.model import Model
+
+asker_gone: ContextVar[Event | None] = ContextVar("asker_gone", default=None)
+
+
+class LeftError(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def check_asker(*_: object) -> None:
+    """Give up, if whoever asked has gone; called between steps of what takes long."""
+    gone = asker_gone.get()
+    if gone is not None and gone.is_set():
+        raise LeftError
 
 
 # ----------------------------------------------------------------------------------------- through the whole graph
@@ -135,6 +150,7 @@ class LinearGraph:
         walks = adj.value.new_empty(last + 1, adj.num_nodes, 1)
         walks[0].zero_()[row if adj.rank is None else int(adj.rank[row])] = 1.0
         for n in range(last):
+            check_asker()
             multiply(adj.matrix_t, walks[n], out=walks[n + 1])
         walks, product = walks.squeeze(2), torch.eye(len(self.weight)).to(self.weight)
         terms = walks[self.shift :] @ self.inputs + walks[: self.depth + 1].sum(1, keepdim=True) * self.bias
