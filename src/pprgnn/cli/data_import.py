@@ -13,7 +13,7 @@ import typer
 
 from pprgnn.cli.main import Import
 from pprgnn.cli.options import TableDetails, Tables, spelled
-from pprgnn.cli.output import Labelled, cut, show_hint, show_json, show_labelled, under
+from pprgnn.cli.output import Labelled, show_hint, show_json, show_labelled, under
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.own.npz import from_npz
 from pprgnn.data.own.objects import from_graphml
@@ -23,9 +23,10 @@ from pprgnn.data.summary import Summary, summarise
 from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.terminal import is_terminal
-from pprgnn.wording import percent
+from pprgnn.wording import cut, percent
 
 MOST_COLUMNS = 30  # of a table, shown one by one
+LONGEST = 30  # letters of a name
 MOST_CLASSES = 12  # shown one by one
 
 
@@ -89,7 +90,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
             names.setdefault((*words, *alone), []).append(column)
         for (read, remark, *_), alike in names.items():
             more = f" and {len(alike) - 1:,} more" if len(alike) > 1 else ""
-            yield f"  {cut(alike[0])}{more}", f"{read}; {remark}" if remark else read
+            yield f"  {cut(alike[0], LONGEST)}{more}", f"{read}; {remark}" if remark else read
 
 
 # ----------------------------------------------------------------------------------------------------- the command
@@ -147,7 +148,7 @@ def _lines(s: Summary) -> list[Labelled]:
 
 def _class_lines(s: Summary) -> list[Labelled]:
     most = sorted(s.classes.items(), key=lambda item: -item[1])
-    shown = [(name if len(name) <= 24 else f"{name[:23]}…", count) for name, count in most[:MOST_CLASSES]]
+    shown = [(cut(name, 24), count) for name, count in most[:MOST_CLASSES]]
     longest = max(len(name) for name, _ in shown)
     lines = []
     for name, count in shown:

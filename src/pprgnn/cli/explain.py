@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.cli.main import Explain
-from pprgnn.cli.output import Labelled, cut, show_hint, show_json, show_labelled, show_table, under
+from pprgnn.cli.output import Labelled, show_hint, show_json, show_labelled, show_table, under
 from pprgnn.cli.saved_run import open_data, open_model
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.node_names import find_node
@@ -39,10 +39,11 @@ from pprgnn.training.guard import collected_warnings
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run
 from pprgnn.training.terminal import is_terminal
-from pprgnn.wording import counted, percent
+from pprgnn.wording import counted, cut, percent
 
 VISIBLE = 5e-4  # a share that is not shown as 0.0 %
 MOST_BARS = 12
+LONGEST = 30  # letters of a name or of a list of classes
 PARTS = {"test": "test ", "val": "validation ", "train": "training "}
 
 
@@ -57,8 +58,10 @@ def explain(options: Explain) -> None:
             "--features is about many decisions, so it goes without --node, --graph and --target; drop it to "
             "explain one of them, with its features."
         )
-    if not options.features:
-        _check_question(model, node, graph)
+    if not options.features and model.facts.task == "node" and node is None:
+        raise DataError("This model labels nodes: say which with --node ID.")
+    if not options.features and model.facts.task == "graph" and (graph is None or node is not None):
+        raise DataError("This model labels whole graphs: say which with --graph NUMBER, and leave out --node.")
     dataset = open_data(run, model, options.new)
     warned: list[str] = []
     with collected_warnings(warned.append, set()):
@@ -76,13 +79,6 @@ def explain(options: Explain) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- question
-def _check_question(model: Model, node: str | None, graph: int | None) -> None:
-    if model.facts.task == "node" and node is None:
-        raise DataError("This model labels nodes: say which with --node ID.")
-    if model.facts.task == "graph" and (graph is None or node is not None):
-        raise DataError("This model labels whole graphs: say which with --graph NUMBER, and leave out --node.")
-
-
 def _target(model: Model, text: str | None) -> int | None:
     """The number of a class, from its name or its number."""
     names = model.facts.class_names
@@ -131,10 +127,10 @@ def _show(
     by_node = isinstance(found, NodeExplanation)
     lines = _lines(found, dataset, model)
     if by_feature is not None:
-        lines.append(("features", feature_line(by_feature)))
+        lines.append(("features", _feature_line(by_feature)))
     show_labelled([*lines, *(("warning", text) for text in warned)], 13)
     if by_feature is not None:
-        show_features(by_feature, by_node)
+        _show_features(by_feature, by_node)
     _show_nodes("Most influential nodes", found.influential, by_node)
     if isinstance(found, NodeExplanation):
         shown = {each.node for each in found.influential}
@@ -226,7 +222,7 @@ def _truncation_lines(found: GraphExplanation) -> list[Labelled]:
 def _show_nodes(title: str, influential: Sequence[InfluentialNode], by_node: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
-            "node": cut(each.name),
+            "node": cut(each.name, LONGEST),
             "hops": each.distance,
             "share": f"{100 * each.share:+.1f} %".rjust(8),
             "class": None if each.classes is None else _short(each.classes),
@@ -238,30 +234,27 @@ def _show_nodes(title: str, influential: Sequence[InfluentialNode], by_node: boo
 
 
 def _short(classes: Sequence[str]) -> str:
-    return cut(", ".join(classes)) if classes else "none"
+    return cut(", ".join(classes), LONGEST) if classes else "none"
 
 
 # -------------------------------------------------------------------------------------------------------- features
 # ---------------------------------------------------------------------------------------------------- one decision
-def feature_line(found: FeatureExplanation) -> str:
+def _feature_line(found: FeatureExplanation) -> str:
     """What the features add, and what the integral misses."""
-    difference = found.score - found.baseline
+    whole, residual = found.score - found.baseline, abs(found.residual)
+    missed = percent(residual / abs(whole)) if whole else f"{residual:.1g}"
     return (
-        f"they add {difference:+.3g} to the score, which is {found.baseline:+.3g} with all features at 0; "
-        f"{_missed(found.residual, difference)} of it is left unexplained ({found.gradients} gradients)"
+        f"they add {whole:+.3g} to the score, which is {found.baseline:+.3g} with all features at 0; "
+        f"{missed} of it is left unexplained ({found.gradients} gradients)"
     )
 
 
-def _missed(residual: float, whole: float) -> str:
-    return percent(abs(residual) / abs(whole)) if whole else f"{abs(residual):.1g}"
-
-
-def show_features(found: FeatureExplanation, by_node: bool) -> None:
+def _show_features(found: FeatureExplanation, by_node: bool) -> None:
     """A table of those that mattered most."""
     rows: list[dict[str, Any]] = []
     for each in found.features:
         row = {
-            "feature": cut(each.name),
+            "feature": cut(each.name, LONGEST),
             "value" if by_node else "mean": f"{each.value:.4g}",
             "adds": f"{each.contribution:+.3g}",
         }
@@ -300,7 +293,11 @@ def explain_overall(
     show_table(
         "Features that matter most",
         [
-            {"feature": cut(each.name), "share": percent(each.share).rjust(7), "adds": f"±{each.importance:.3g}"}
+            {
+                "feature": cut(each.name, LONGEST),
+                "share": percent(each.share).rjust(7),
+                "adds": f"±{each.importance:.3g}",
+            }
             for each in found.features[: options.top]
             if each.importance > 0
         ],

@@ -147,7 +147,7 @@ class Answers:
             "graph": graph,
             "node": node,
             "name": self.known.name(graph, node),
-            "part": view.parts.of(self.known.row(graph, node)),
+            "part": view.part(self.known.row(graph, node)),
             "decision": self._decision(view, graph, node, logits, target, traced),
             **_forming(view, picture, row, target),
             **self._picture(view, graph, node, traced.nodes, limit),

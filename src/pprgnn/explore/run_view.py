@@ -18,7 +18,8 @@ from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.depth import Fixed
 from pprgnn.core.solution import Status
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.explore.dataset_view import GRAPHS_KEPT, DatasetView, Parts
+from pprgnn.data.split import PARTS
+from pprgnn.explore.dataset_view import GRAPHS_KEPT, DatasetView
 from pprgnn.explore.local import LocalGraph
 from pprgnn.explore.traced import LinearGraph, Traced, WholeGraph, check_asker, follow_biases, is_linear
 from pprgnn.local.neighbourhood import NotWorthwhile
@@ -143,7 +144,11 @@ class RunView:
                 "smaller training.lr or a larger model.eps."
             )
         self.logits = logits.cpu()
-        self.parts = Parts(known, None if opened.run is None else opened.run.split)
+        masks = None if opened.run is None else opened.run.split.masks(known.dataset)
+        self.rows = {} if masks is None else {part: masks[part].nonzero().flatten() for part in PARTS}
+        self._codes = torch.full((len(self.logits),), -1, dtype=torch.int8)  # the part of each row
+        for code, part in enumerate(self.rows):
+            self._codes[self.rows[part]] = code
         self.depths = offered_depths(max((layer["depth"] for layer in self.layers), default=None))
         self._settle()
         self._say, self.graph = say, lru_cache(GRAPHS_KEPT)(self._graph)
@@ -189,6 +194,11 @@ class RunView:
             return [names[each] for each in decided.nonzero().flatten().tolist()]
         return [names[int(decided)]]
 
+    def part(self, row: int) -> str | None:
+        """Which part of the split a row belongs to."""
+        code = int(self._codes[row])
+        return None if code < 0 else PARTS[code]
+
     def describe(self, graph: int, node: int | None) -> dict[str, Any]:
         """What is known and what is predicted."""
         row = self.known.row(graph, node)
@@ -196,7 +206,7 @@ class RunView:
             "name": self.known.name(graph, node),
             "predicted": self.chosen(self.logits[row]),
             "truth": self.known.truth(row),
-            "part": self.parts.of(row),
+            "part": self.part(row),
         }
 
     def reach(self, depth: int) -> int | None:

@@ -48,17 +48,11 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 STATIC = Path(__file__).parent / "static"
-PAGE = "index.html"
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".ico": "image/x-icon",
-    ".woff2": "font/woff2",
-    ".json": "application/json",
-    ".txt": "text/plain; charset=utf-8",
 }
 GET = ["GET", "HEAD"]
 Asked = Annotated[Question, Depends()]
@@ -273,7 +267,7 @@ def static_files() -> Iterator[tuple[str, Path]]:
     for path in STATIC.rglob("*"):
         if path.suffix in KINDS and path.is_file() and not path.is_symlink():
             yield f"/static/{path.relative_to(STATIC).as_posix()}", path
-    yield "/", STATIC / PAGE
+    yield "/", STATIC / "index.html"
 
 
 # ------------------------------------------------------------------------------------------- on this machine alone
