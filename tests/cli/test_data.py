@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from pprgnn.cli import data as commands
 from pprgnn.cli.main import app
-from pprgnn.cli.training_options import config_for
+from pprgnn.cli.train import config_for
 from pprgnn.data import catalog, download, roots
 from pprgnn.data.catalog import CATALOG
 from pprgnn.data.registry import State
@@ -265,7 +265,7 @@ def test_ctrl_c_says_that_it_resumes(server, monkeypatch):
     def stop(self, name, done, total):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pprgnn.cli.data_fetch.Lines.__call__", stop)
+    monkeypatch.setattr("pprgnn.cli.data.Lines.__call__", stop)
     done = call("fetch", "TU/Toy")
     assert done.exit_code == 130
     assert re.fullmatch(

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pprgnn import __version__
 from pprgnn.cli import main
-from pprgnn.cli.group import Commands
+from pprgnn.cli.options import Commands
 from pprgnn.errors import DataError
 
 HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "safetensors")

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pprgnn.cli.main import app
-from pprgnn.cli.predict import _by_class
+from pprgnn.cli.saved_run import _by_class
 
 COUNT = 300
 TRAIN = [

@@ -10,10 +10,9 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 import pprgnn.report as report
-from pprgnn.cli import train_here, train_view
-from pprgnn.cli.group import STOPPED
+from pprgnn.cli import train_here
 from pprgnn.cli.main import app
-from pprgnn.cli.options import SWITCH
+from pprgnn.cli.options import STOPPED, SWITCH
 from pprgnn.errors import DataError
 from pprgnn.experiments.store import Store
 
@@ -147,7 +146,7 @@ def test_a_report_that_fails_is_silent_for_programs(asked):
 
 def test_a_training_that_failed_or_stopped_has_no_page(asked, monkeypatch):
     monkeypatch.setattr(train_here, "_train", lambda *arguments: {"finished": False, "folder": "run", "epochs": 1})
-    monkeypatch.setattr(train_view, "show_run", lambda summary: None)
+    monkeypatch.setattr(train_here, "_show_run", lambda summary: None)
     assert call("train", *TINY, "-o", "run").exit_code == STOPPED
     assert asked[0] == []
 
@@ -168,7 +167,7 @@ def test_the_page_of_results_is_written_as_one_file(tmp_path):
 
 def test_text_of_the_results_is_markdown_without_markup(tmp_path):
     from pprgnn.drawing.plot import Line, Plot
-    from pprgnn.report import results_page
+    from pprgnn.report import page as results_page
 
     page = tmp_path / "PAGE.md"
     page.write_text(

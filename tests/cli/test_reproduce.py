@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from pprgnn.cli import moving_line, reproduce_view
+from pprgnn.cli import reproduce as reproduce_view
 from pprgnn.cli.main import app
 from pprgnn.data.atomic_io import write_text
 from pprgnn.experiments import EXPERIMENTS, chains, page, runner
@@ -274,8 +274,8 @@ def test_without_torch(arguments):
 
 # -------------------------------------------------------------------------------------------------- on a terminal
 def test_the_line_that_moves(monkeypatch, capsys):
-    monkeypatch.setattr(moving_line, "is_terminal", lambda: True)
-    monkeypatch.setattr(moving_line, "width", lambda: 70)
+    monkeypatch.setattr(reproduce_view, "is_terminal", lambda: True)
+    monkeypatch.setattr(reproduce_view, "width", lambda: 70)
     view = reproduce_view.CellLines(Estimates(), 1)
     cells = [tiny_cell({"training.seed": seed}) for seed in range(4)]
 

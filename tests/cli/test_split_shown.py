@@ -63,7 +63,7 @@ def test_a_run_names_its_split_and_its_data(which, options, words):
 
 def test_a_study_and_the_report_name_them_too():
     pytest.importorskip("matplotlib")
-    from pprgnn.report.answer import answer
+    from pprgnn.report.scores import answer
     from pprgnn.report.subject import open_subjects
 
     shown = train("ppi-121", "--seeds", "2", "-o", "seeds")

@@ -7,7 +7,7 @@ import signal
 import pytest
 from typer.testing import CliRunner
 
-from pprgnn.cli import tuning_view
+from pprgnn.cli import tune as tuning_view
 from pprgnn.cli.main import app
 from pprgnn.training.config import Config
 

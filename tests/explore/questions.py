@@ -31,8 +31,8 @@ class Answer:
         return json.loads(self.body)
 
 
-async def send(app, path, *, method="GET", headers=(), query="", gone=False):
-    """A request as it would come over the wire: nothing is tidied up on the way."""
+async def send(app, path, *, method="GET", headers=(), query="", gone=lambda: False):
+    """A request as it would come over the wire: nothing is tidied up on the way. ``gone``: did we leave?"""
     answer, names = Answer(), {name.lower() for name, _ in headers}
     given = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
     if "host" not in names:
@@ -54,7 +54,7 @@ async def send(app, path, *, method="GET", headers=(), query="", gone=False):
     }
 
     async def receive():
-        if gone:
+        if gone():
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": b"", "more_body": False}
 

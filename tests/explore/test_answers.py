@@ -9,9 +9,8 @@ import torch
 
 from pprgnn.data.own.tables import from_tables
 from pprgnn.errors import DataError
-from pprgnn.explore.answers import Answers, Question
+from pprgnn.explore.answers import Answers, Question, chosen_nodes, edges_among
 from pprgnn.explore.dataset_view import Names, NotThereError
-from pprgnn.explore.picture import chosen_nodes, edges_among
 from pprgnn.explore.run_view import Opened, offered_depths
 from pprgnn.training.config import Config
 from pprgnn.training.explain import explain_graph, explain_node
@@ -278,7 +277,7 @@ def test_features():
     assert [each["name"] for each in told["features"]] == [each.name for each in wanted.features]
     for one, other in zip(told["features"], wanted.features, strict=True):
         assert one["contribution"] == pytest.approx(other.contribution, rel=1e-3)
-    found.explain.cache_clear()
+    found.explain.clear()
     assert explain(found, 3) | {"seconds": 0} == before | {"seconds": 0}  # the model is as it was
     assert found.runs()["runs"][0]["has_features"] is True
     learned = of_graph(ZOO["karate"], channels=0)

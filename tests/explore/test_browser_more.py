@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from pprgnn.explore import graph_view
+from pprgnn.explore import run_view as graph_view
 from pprgnn.explore.local import LocalGraph
 
 from .served import served

@@ -1,13 +1,14 @@
-"""The server: what it answers, whom it answers, and that it does one thing at a time."""
+"""The server: what it answers, whom it answers, and what waits for what."""
 
 import asyncio
 import threading
 
 import pytest
 
-from pprgnn.explore import guard, server
-from pprgnn.explore.answers import Question
+from pprgnn.explore import server
+from pprgnn.explore.answers import Kept, Question
 from pprgnn.explore.server import STATIC, build_app
+from pprgnn.explore.traced import LeftError, check_asker
 
 from ..problems import ZOO
 from ..training.small_data import is_sentence
@@ -161,14 +162,14 @@ def test_bodies_are_refused(app, headers):
 
 
 def test_long_addresses_are_refused(app):
-    assert ask(app, "/api/search?q=" + "a" * (guard.LONGEST_URL - 50)).status == 200
-    assert ask(app, "/api/search?q=" + "a" * guard.LONGEST_URL).status == 414
-    assert ask(app, "/" + "a" * guard.LONGEST_URL).status == 414
+    assert ask(app, "/api/search?q=" + "a" * (server.LONGEST_URL - 50)).status == 200
+    assert ask(app, "/api/search?q=" + "a" * server.LONGEST_URL).status == 414
+    assert ask(app, "/" + "a" * server.LONGEST_URL).status == 414
 
 
 def test_long_headers_are_refused(app):
-    assert ask(app, "/api/runs", headers=[("X-A", "a" * (guard.LONGEST_HEADERS - 100))]).status == 200
-    assert ask(app, "/api/runs", headers=[("X-A", "a" * guard.LONGEST_HEADERS)]).status == 431
+    assert ask(app, "/api/runs", headers=[("X-A", "a" * (server.LONGEST_HEADERS - 100))]).status == 200
+    assert ask(app, "/api/runs", headers=[("X-A", "a" * server.LONGEST_HEADERS)]).status == 431
     assert ask(app, "/", headers=[(f"X-{i}", "a" * 100) for i in range(200)]).status == 431
 
 
@@ -218,33 +219,82 @@ def test_every_answer_has_its_headers(app, path, host):
 
 
 # ----------------------------------------------------------------------------------------------- one at a time
-def test_one_question_at_a_time_and_nobody_who_left(found, monkeypatch):
+@pytest.fixture
+def slow(found, monkeypatch):
+    """Explanations that take until they are let go, or until nobody waits; which began, which were left."""
+
+    class Slow:
+        began, go, asked, left = threading.Event(), threading.Event(), [], []
+
+    def explain(question, *_):
+        Slow.asked.append(question.node)
+        Slow.began.set()
+        try:
+            while not Slow.go.wait(0.01):
+                check_asker()
+        except LeftError:
+            Slow.left.append(question.node)
+            raise
+        return {"node": question.node}
+
+    monkeypatch.setattr(found, "explain", Kept(explain))
+    yield Slow
+    Slow.go.set()
+
+
+def test_one_explanation_at_a_time_and_nobody_who_left(found, slow):
     """The first one computes; of those behind it, only those whose askers are still there are asked."""
-    began, go, asked = threading.Event(), threading.Event(), []
-
-    def search(q, *_):
-        asked.append(q)
-        if q == "first":
-            began.set()
-            assert go.wait(10)
-        return {"q": q}
-
-    monkeypatch.setattr(found, "search", search)
     app, desk = build_app(found, HOSTS)
 
     async def together():
-        first = asyncio.create_task(send(app, "/api/search?q=first"))
-        await asyncio.to_thread(began.wait, 10)
+        first = asyncio.create_task(send(app, "/api/explain?node=1"))
+        await asyncio.to_thread(slow.began.wait, 10)
         assert desk.busy
-        left = [asyncio.create_task(send(app, f"/api/search?q=left{i}", gone=True)) for i in range(5)]
-        stayed = asyncio.create_task(send(app, "/api/search?q=stayed"))
+        left = [asyncio.create_task(send(app, f"/api/explain?node={i}", gone=lambda: True)) for i in range(5, 10)]
+        stayed = asyncio.create_task(send(app, "/api/explain?node=2"))
         await asyncio.sleep(0.05)
-        assert asked == ["first"]
-        assert (await send(app, "/static/api.js")).status == 200  # files do not wait
-        go.set()
+        assert slow.asked == [1]
+        slow.go.set()
         return await asyncio.gather(first, stayed, *left)
 
     first, stayed, *_ = asyncio.run(together())
-    assert (first.json(), stayed.json()) == ({"q": "first"}, {"q": "stayed"})
-    assert asked == ["first", "stayed"]
+    assert (first.json(), stayed.json()) == ({"node": 1}, {"node": 2})
+    assert slow.asked == [1, 2]
+    assert not desk.busy
+
+
+def test_light_answers_do_not_wait_for_an_explanation(found, slow):
+    app, desk = build_app(found, HOSTS)
+    found.explain[Question(node=7), 150, False] = {"node": 7}  # has been asked before
+
+    async def together():
+        first = asyncio.create_task(send(app, "/api/explain?node=1"))
+        await asyncio.to_thread(slow.began.wait, 10)
+        paths = ["/static/api.js", "/api/runs", "/api/search?q=3", "/api/explain?node=7"]
+        light = await asyncio.wait_for(asyncio.gather(*(send(app, path) for path in paths)), 10)
+        assert not first.done()
+        slow.go.set()
+        return [(await first).status, *(each.status for each in light)]
+
+    assert asyncio.run(together()) == [200] * 5
+    assert slow.asked == [1]
+    assert not desk.busy
+
+
+def test_the_next_click_gives_up_the_explanation_before(found, slow):
+    app, desk = build_app(found, HOSTS)
+    clicked = threading.Event()
+
+    async def together():
+        first = asyncio.create_task(send(app, "/api/explain?node=1", gone=clicked.is_set))
+        await asyncio.to_thread(slow.began.wait, 10)
+        second = asyncio.create_task(send(app, "/api/explain?node=2"))
+        clicked.set()
+        assert (await asyncio.wait_for(first, 10)).status == server.LEFT
+        slow.go.set()
+        return await second
+
+    assert asyncio.run(together()).json() == {"node": 2}
+    assert (slow.asked, slow.left) == ([1, 2], [1])
+    assert (Question(node=1), 150, False) not in found.explain
     assert not desk.busy

@@ -1,14 +1,15 @@
 """The ways back through a network: all of them agree with each other, and tell what they leave out."""
 
+import threading
+
 import pytest
 import torch
 
 from pprgnn.core.depth import Fixed
-from pprgnn.explore import graph_view
+from pprgnn.explore import run_view as graph_view
 from pprgnn.explore.answers import Question
-from pprgnn.explore.linear import LinearGraph, is_linear
 from pprgnn.explore.local import LocalGraph
-from pprgnn.explore.traced import WholeGraph
+from pprgnn.explore.traced import LeftError, LinearGraph, WholeGraph, asker_gone, is_linear
 from pprgnn.nn.layers import infinite_layers
 from pprgnn.training.explain import explain_node
 from pprgnn.training.model import forward
@@ -187,7 +188,7 @@ def test_what_was_not_followed_is_told(monkeypatch):
     largest = {each.node for each in wanted.influential[:20]}
     assert len(followed & largest) > 15  # those that matter
     assert answer["partial"] is True
-    whole = found.explain(Question(node=7), 300, all_nodes=True)
+    whole = found.explain(Question(node=7), 300, True)
     assert (whole["exact"], whole["partial"], whole["left_out"]) == (True, False, "")
     assert whole["decision"]["rest"] == pytest.approx(0.0, abs=1e-4 * decision["score"])
     for each in whole["nodes"]:
@@ -219,6 +220,52 @@ def test_terms_that_do_not_fit_are_told(monkeypatch):
     local = explain(answers(untrained(dataset, *USUAL), dataset), 0)
     assert local["left_out"].startswith("Memory allows 3 of ")
     assert local["decision"]["inputs"] == pytest.approx(whole["decision"]["inputs"], rel=1e-4)
+
+
+# --------------------------------------------------------------------------------------------------- giving up
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [(WholeGraph, ("layers=2",)), (LocalGraph, ("layers=2",)), (LinearGraph, ("activation=identity",))],
+    ids=["whole", "local", "linear"],
+)
+def test_an_answer_that_is_given_up_leaves_the_model_as_it_was(kind, settings, monkeypatch):
+    """At several of the places where it looks whether anybody waits; features look there, too."""
+    dataset, usual, mine = pair("karate", settings)
+    if kind is not WholeGraph:
+        forced(monkeypatch, kind)
+    found = answers(mine, dataset)
+    assert isinstance(found.views[0].graph(0)._way, kind)
+    questions = [lambda: explain(found, 3), lambda: found.features(Question(node=3))]
+    before = [question() for question in questions]
+    for question, wanted in zip(questions, before, strict=True):
+        for looks in (0, 1, 2, 4, 8, 16, 32, 1 << 30):
+            found.explain.clear()
+            found.features.clear()
+            before_it = asker_gone.set(GoneAfter(looks))
+            try:
+                question()
+            except LeftError:
+                continue
+            finally:
+                asker_gone.reset(before_it)
+            assert looks > 0
+            break
+        found.explain.clear()
+        found.features.clear()
+        assert question() | {"seconds": 0} == wanted | {"seconds": 0}
+    check(dataset, usual, found, (3,))
+
+
+class GoneAfter(threading.Event):
+    """Set after so many looks."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self.looks = looks
+
+    def is_set(self):
+        self.looks -= 1
+        return self.looks < 0
 
 
 # ----------------------------------------------------------------------------------------------------- by depth

@@ -6,7 +6,6 @@ import math
 import torch
 
 from pprgnn.data.split import Split
-from pprgnn.report.measured.kept import fingerprint, keep_measurements
 from pprgnn.report.measured.results import (
     Baseline,
     ClassScores,
@@ -21,6 +20,8 @@ from pprgnn.report.measured.results import (
     Smoothing,
     SmoothingLine,
     Truncation,
+    fingerprint,
+    keep_measurements,
 )
 from pprgnn.training.config import Config
 from pprgnn.training.run import Run

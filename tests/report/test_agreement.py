@@ -7,7 +7,7 @@ pytest.importorskip("jinja2")
 
 from pprgnn.report.curves import training_curves
 from pprgnn.report.measured import measure as measuring
-from pprgnn.report.measured.kept import fingerprint
+from pprgnn.report.measured.results import fingerprint
 from pprgnn.report.subject import open_subjects
 from pprgnn.training.run import Run
 from pprgnn.training.terminal import EpochLines

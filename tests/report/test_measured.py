@@ -13,12 +13,17 @@ import torch
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import GraphDataset
-from pprgnn.report.measured import cost
 from pprgnn.report.measured import measure as measuring
-from pprgnn.report.measured.features import LISTED
-from pprgnn.report.measured.kept import FORMAT, keep_measurements, kept_measurements
-from pprgnn.report.measured.measure import measure
-from pprgnn.report.measured.results import Baseline, Measurements, Missing
+from pprgnn.report.measured import recursions
+from pprgnn.report.measured.measure import LISTED, measure
+from pprgnn.report.measured.results import (
+    FORMAT,
+    Baseline,
+    Measurements,
+    Missing,
+    keep_measurements,
+    kept_measurements,
+)
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.run import Run
@@ -77,7 +82,7 @@ def unweighted(dataset: GraphDataset) -> GraphDataset:
 def _few_depths() -> Iterator[None]:
     """What great depth costs is not the question here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost, "DEPTHS", (1, 2, 4))
+        patch.setattr(recursions, "DEPTHS", (1, 2, 4))
         yield
 
 

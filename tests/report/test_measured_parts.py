@@ -19,13 +19,18 @@ from pprgnn.core.problem import Problem
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.nn import PPRConv
 from pprgnn.nn.layers import infinite_layers
-from pprgnn.report.measured.baselines import baselines, published, spread_labels
-from pprgnn.report.measured.budget import Allowance
-from pprgnn.report.measured.classes import classes
-from pprgnn.report.measured.convergence import convergence, layer_convergence
-from pprgnn.report.measured.cost import cost
-from pprgnn.report.measured.decay import decay
-from pprgnn.report.measured.reach import WEIGHTLESS, influences, reach
+from pprgnn.report.measured.measure import baselines, classes, published, spread_labels
+from pprgnn.report.measured.recursions import (
+    arriving_gradients,
+    chosen_terms,
+    convergence,
+    cost,
+    decay,
+    layer_convergence,
+    layer_truncation,
+    left_out,
+    truncation,
+)
 from pprgnn.report.measured.results import (
     ClassScores,
     Convergence,
@@ -35,16 +40,8 @@ from pprgnn.report.measured.results import (
     Smoothing,
     Truncation,
 )
-from pprgnn.report.measured.smoothing import energy, mean_distance, smoothing
-from pprgnn.report.measured.solves import Passes, Solve
-from pprgnn.report.measured.trained_run import TrainedRun
-from pprgnn.report.measured.truncation import (
-    arriving_gradients,
-    chosen_terms,
-    layer_truncation,
-    left_out,
-    truncation,
-)
+from pprgnn.report.measured.states import WEIGHTLESS, energy, influences, mean_distance, reach, smoothing
+from pprgnn.report.measured.trained_run import Allowance, Passes, Solve, TrainedRun
 from pprgnn.training.explain import explain_node
 from pprgnn.training.metrics import scores
 from pprgnn.training.run import Run

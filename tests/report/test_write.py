@@ -11,8 +11,8 @@ pytest.importorskip("jinja2")
 import pprgnn.report as report
 from pprgnn.errors import DataError
 from pprgnn.report import subject, write_report
-from pprgnn.report.measured import kept
 from pprgnn.report.measured import measure as measuring_room
+from pprgnn.report.measured import results as kept
 from pprgnn.report.measured.results import Missing
 
 from . import made_up

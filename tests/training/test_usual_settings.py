@@ -5,7 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from pprgnn import GraphClassifier, NodeClassifier
-from pprgnn.cli.training_options import config_for
+from pprgnn.cli.train import config_for
 from pprgnn.data import from_pyg
 from pprgnn.training.config import OF_GRAPHS, Config
 from pprgnn.training.evaluation import cautions

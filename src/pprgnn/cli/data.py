@@ -1,17 +1,19 @@
-"""`pprgnn data`: what data sets there are, all about one of them, and checking them."""
+"""`pprgnn data`: what data sets there are, all about one of them, checking and fetching them. Without torch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from pprgnn.cli.commands import Info, ListSets, Verify
-from pprgnn.cli.output import show, show_hint, show_json, show_labelled
+from pprgnn.cli.main import Fetch, Info, ListSets, Verify
+from pprgnn.cli.output import Labelled, show, show_hint, show_json, show_labelled
 from pprgnn.data.catalog import CATALOG, COUNTS, Card, find, handle
-from pprgnn.data.download import verify
+from pprgnn.data.download import fetch, verify
 from pprgnn.data.registry import differences, folder_of, load, state
 from pprgnn.data.roots import data_root
 from pprgnn.errors import DataError
@@ -59,7 +61,7 @@ def info(options: Info) -> None:
         facts = {key: value for key, value in asdict(card).items() if key != "sources"}
         show_json(facts | {"state": found.word, "root": str(root), "files": files})
         return
-    show_labelled((_facts(card) | _unread(card, root)).items())
+    show_labelled([*_facts(card).items(), *_unread(card, root)])
     typer.echo(f"{'state':<9}" + state_word(found.word))
     for folder in dict.fromkeys(file["folder"] for file in files):
         typer.echo(f"\n{styled(folder, bold=True)}")
@@ -87,17 +89,16 @@ def _facts(card: Card) -> dict[str, str]:
     return {key: value for key, value in facts.items() if value}
 
 
-def _unread(card: Card, root: Path) -> dict[str, str]:
+def _unread(card: Card, root: Path) -> list[Labelled]:
     """Which numbers of the nodes are not read unless one asks for them, and how one does."""
     for source in card.sources:
         folder = folder_of(card, source, root)
         for name in (*source.files, *source.extra):
             if name.endswith("_node_attributes.txt") and (name in source.files or (folder / name).is_file()):
-                return {
-                    "unread": f"{name}, left out by default as in PyG's TUDataset, so that scores compare; "
-                    f"`--set options.node_attributes=true` of `pprgnn train` reads it, too"
-                }
-    return {}
+                why = "left out by default as in PyG's TUDataset, so that scores compare"
+                remedy = "`--set options.node_attributes=true` of `pprgnn train` reads it, too"
+                return [("unread", f"{name}, {why}; {remedy}")]
+    return []
 
 
 def _files(card: Card, root: Path) -> list[dict[str, Any]]:
@@ -145,3 +146,56 @@ def _examine(card: Card, root: Path) -> tuple[list[str], str]:
         return [str(error)], ""
     counts = sum(getattr(card, key) is not None for key in COUNTS)
     return differences(card, dataset), f"{known} of {len(verdicts)} files by SHA-256, {counts} counts"
+
+
+# ----------------------------------------------------------------------------------------------------------- fetch
+def fetch_sets(options: Fetch) -> None:
+    """Download each set that has something to download."""
+    root = data_root()
+    for card in [find(name, root) for name in options.names]:
+        found = state(card, root)
+        if found.word in ("generated", "ready (inside grakel)"):
+            typer.echo(f"{card.name}: {state_word(found.word)}, nothing to fetch")
+            continue
+        with _progress() as tell:
+            new = fetch(card, root, tell, checked=not options.unchecked)
+        files = counted(len(new), "new file") if new else "all files were there"
+        typer.echo(f"{card.name}: {state_word('ready')}, {files} (in {root})")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Who is told how much of which file has come, and of how much."""
+    if not is_terminal():
+        yield Lines()
+        return
+    from rich import progress
+
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(bar_width=20),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(compact=True),
+    )
+    with progress.Progress(*columns) as bars:
+        tasks: dict[str, progress.TaskID] = {}
+
+        def tell(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name)
+            bars.update(tasks[name], completed=done, total=total)
+
+        yield tell
+
+
+class Lines:
+    """A line when a file begins."""
+
+    def __init__(self) -> None:
+        self.name = ""
+
+    def __call__(self, name: str, done: int, total: int | None) -> None:
+        if name != self.name:
+            self.name = name
+            typer.echo(f"Downloading {name}{'' if total is None else f' ({total:,} bytes)'} ...")

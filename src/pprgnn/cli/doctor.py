@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from pprgnn.cli.commands import Doctor
+from pprgnn.cli.main import Doctor
 from pprgnn.cli.output import show_json
 from pprgnn.data.catalog import CATALOG
 from pprgnn.data.registry import state

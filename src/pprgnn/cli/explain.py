@@ -5,11 +5,14 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from pprgnn.cli.commands import Explain
-from pprgnn.cli.explain_features import explain_overall, feature_line, show_features
-from pprgnn.cli.output import Labelled, cut, show_hint, show_json, show_labelled, show_table, under
+import torch
+from torch import Tensor
+
+from pprgnn.cli.main import Explain
+from pprgnn.cli.output import Labelled, show_hint, show_json, show_labelled, show_table, under
 from pprgnn.cli.saved_run import open_data, open_model
 from pprgnn.data.dataset import GraphDataset, find_node
 from pprgnn.errors import DataError
@@ -20,17 +23,27 @@ from pprgnn.training.explain import (
     GraphExplanation,
     InfluentialNode,
     NodeExplanation,
+    check_system,
     explain_graph,
     explain_node,
 )
-from pprgnn.training.explain_features import FeatureExplanation, explain_features
+from pprgnn.training.explain_features import (
+    FeatureExplanation,
+    check_features_read,
+    drawn_rows,
+    explain_features,
+    overall_features,
+)
 from pprgnn.training.model import Model
 from pprgnn.training.optimization import collected_warnings
+from pprgnn.training.run import Run
 from pprgnn.training.terminal import is_terminal
-from pprgnn.wording import counted, percent
+from pprgnn.wording import counted, cut, percent
 
 VISIBLE = 5e-4  # a share that is not shown as 0.0 %
 MOST_BARS = 12
+LONGEST = 30  # letters of a name or of a list of classes
+PARTS = {"test": "test ", "val": "validation ", "train": "training "}
 
 
 def explain(options: Explain) -> None:
@@ -44,8 +57,10 @@ def explain(options: Explain) -> None:
             "--features is about many decisions, so it goes without --node, --graph and --target; drop it to "
             "explain one of them, with its features."
         )
-    if not options.features:
-        _check_question(model, node, graph)
+    if not options.features and model.facts.task == "node" and node is None:
+        raise DataError("This model labels nodes: say which with --node ID.")
+    if not options.features and model.facts.task == "graph" and (graph is None or node is not None):
+        raise DataError("This model labels whole graphs: say which with --graph NUMBER, and leave out --node.")
     dataset = open_data(run, model, options.new)
     warned: list[str] = []
     with collected_warnings(warned.append, set()):
@@ -63,13 +78,6 @@ def explain(options: Explain) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- question
-def _check_question(model: Model, node: str | None, graph: int | None) -> None:
-    if model.facts.task == "node" and node is None:
-        raise DataError("This model labels nodes: say which with --node ID.")
-    if model.facts.task == "graph" and (graph is None or node is not None):
-        raise DataError("This model labels whole graphs: say which with --graph NUMBER, and leave out --node.")
-
-
 def _target(model: Model, text: str | None) -> int | None:
     """The number of a class, from its name or its number."""
     names = model.facts.class_names
@@ -118,10 +126,10 @@ def _show(
     by_node = isinstance(found, NodeExplanation)
     lines = _lines(found, dataset, model)
     if by_feature is not None:
-        lines.append(("features", feature_line(by_feature)))
+        lines.append(("features", _feature_line(by_feature)))
     show_labelled([*lines, *(("warning", text) for text in warned)], 13)
     if by_feature is not None:
-        show_features(by_feature, by_node)
+        _show_features(by_feature, by_node)
     _show_nodes("Most influential nodes", found.influential, by_node)
     if isinstance(found, NodeExplanation):
         shown = {each.node for each in found.influential}
@@ -213,7 +221,7 @@ def _truncation_lines(found: GraphExplanation) -> list[Labelled]:
 def _show_nodes(title: str, influential: Sequence[InfluentialNode], by_node: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
-            "node": cut(each.name),
+            "node": cut(each.name, LONGEST),
             "hops": each.distance,
             "share": f"{100 * each.share:+.1f} %".rjust(8),
             "class": None if each.classes is None else _short(each.classes),
@@ -225,4 +233,80 @@ def _show_nodes(title: str, influential: Sequence[InfluentialNode], by_node: boo
 
 
 def _short(classes: Sequence[str]) -> str:
-    return cut(", ".join(classes)) if classes else "none"
+    return cut(", ".join(classes), LONGEST) if classes else "none"
+
+
+# -------------------------------------------------------------------------------------------------------- features
+# ---------------------------------------------------------------------------------------------------- one decision
+def _feature_line(found: FeatureExplanation) -> str:
+    """What the features add, and what the integral misses."""
+    whole, residual = found.score - found.baseline, abs(found.residual)
+    missed = percent(residual / abs(whole)) if whole else f"{residual:.1g}"
+    return (
+        f"they add {whole:+.3g} to the score, which is {found.baseline:+.3g} with all features at 0; "
+        f"{missed} of it is left unexplained ({found.gradients} gradients)"
+    )
+
+
+def _show_features(found: FeatureExplanation, by_node: bool) -> None:
+    """A table of those that mattered most."""
+    rows: list[dict[str, Any]] = []
+    for each in found.features:
+        row = {
+            "feature": cut(each.name, LONGEST),
+            "value" if by_node else "mean": f"{each.value:.4g}",
+            "adds": f"{each.contribution:+.3g}",
+        }
+        rows.append(row | ({"here": f"{each.own:+.3g}"} if by_node else {}))
+    show_table("Features that mattered most", rows, ["here"])
+
+
+# --------------------------------------------------------------------------------------------------------- overall
+def explain_overall(
+    model: Model,
+    dataset: GraphDataset,
+    run: Path | None,
+    options: Explain,
+    warned: Sequence[str],
+) -> None:
+    """Show which features decide in the mean over the test part of a run; without a run, over all of the data."""
+    check_system(model)
+    check_features_read(model)
+    part, mask = _part(dataset, run)
+    batches, available = model.batches(dataset), int(mask.sum())
+    if is_terminal() and not options.as_json:
+        show_hint(f"Explaining {min(options.sample, available)} decisions ...")
+    found = overall_features(model, batches, drawn_rows(batches, mask, options.sample))
+    if options.as_json:
+        facts = {"part": part, "available": available, "data": dataset.facts.title, "warnings": warned}
+        show_json(found.to_dict() | facts)
+        return
+    things = f"{PARTS.get(part, '')}{dataset.facts.task}s"
+    lines = [
+        ("features", f"{len(found.features):,} of {dataset.facts.title}"),
+        ("mean over", f"{found.samples:,} of {available:,} {things}, for the class predicted for each"),
+        ("unexplained", f"{percent(found.residual)} of what the features add ({found.gradients:,} gradients)"),
+        *(("warning", text) for text in warned),
+    ]
+    show_labelled(lines, 13)
+    show_table(
+        "Features that matter most",
+        [
+            {
+                "feature": cut(each.name, LONGEST),
+                "share": percent(each.share).rjust(7),
+                "adds": f"±{each.importance:.3g}",
+            }
+            for each in found.features[: options.top]
+            if each.importance > 0
+        ],
+    )
+
+
+def _part(dataset: GraphDataset, run: Path | None) -> tuple[str, Tensor]:
+    """What to draw from: the test part if there is one; of new data, everything."""
+    if run is None:
+        size = dataset.num_nodes if dataset.facts.task == "node" else len(dataset)
+        return "all", torch.ones(size, dtype=torch.bool)
+    masks = Run.open(run).split.masks(dataset)
+    return next((part, masks[part]) for part in PARTS if bool(masks[part].any()))

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import typer
 
-from pprgnn.cli.commands import Explore
-from pprgnn.cli.group import DEBUG
-from pprgnn.cli.options import NewGraph
+from pprgnn.cli.main import Explore
+from pprgnn.cli.options import DEBUG, NewGraph
 from pprgnn.cli.saved_run import open_data, open_model
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import fingerprint
 from pprgnn.errors import DataError
-from pprgnn.explore import server
 from pprgnn.explore.answers import Answers
 from pprgnn.explore.run_view import Opened
 from pprgnn.training.build import digest
@@ -40,6 +38,8 @@ def explore(options: Explore) -> None:
             f"The explorer needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
             f"installed; run `pip install 'pprgnn[explore]'`."
         )
+    from pprgnn.explore import server  # imports what may be missing
+
     with server.listen(options.host, options.port) as sock:
         opened, problems = _opened(options.runs, options.new)
         answers, url = Answers(opened, problems, _say), server.url_of(sock)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pprgnn.cli.commands import Models
+from pprgnn.cli.main import Models
 from pprgnn.cli.output import settings_lines, show, show_json
+from pprgnn.cli.train import config_for
+from pprgnn.errors import DataError
 from pprgnn.training.config import Config, ModelConfig, settings
+from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import tomllib
 from pprgnn.training.recipes import FOLDER, recipe_names
 from pprgnn.training.systems import SYSTEMS, System, find_system
 from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
+
+if TYPE_CHECKING:
+    from pprgnn.data.dataset import GraphDataset
 
 KINDS = {
     "infinite": "Layers of infinite depth, in the same networks",
@@ -23,13 +30,11 @@ INDENT = 4
 
 
 def models(options: Models) -> None:
-    """All systems, some of them, or how large they are on some data, which imports torch only now."""
+    """All systems, some of them, or how large they are on some data."""
     chosen = [find_system(name) for name in options.names or ()]
     if options.data is not None:
-        from pprgnn.cli.model_sizes import size_lines, sizes
-
-        found: Any = sizes(chosen or SYSTEMS, options.data)
-        lines = size_lines(found)
+        found: Any = _sizes(chosen or SYSTEMS, options.data)
+        lines = _size_lines(found)
     elif chosen:
         found = [_facts(system) | _settings(system) for system in chosen]
         lines = [line for each in found for line in ("", *_detail_lines(each))][1:]
@@ -57,15 +62,15 @@ def _facts(system: System) -> dict[str, Any]:
 
 def _list_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """What each can do, under the title of its kind; below that what it is, its paper, and what can be set."""
-    limit = width()
+    limit, yes = width(), ("no", "yes")
     rows = [
         {
             "name": each["name"],
             "title": each["title"],
             "year": str(each["year"]),
             "labels": ", ".join(f"{task}s" for task in each["tasks"]),
-            "edge weights": _yes(each["edge_weights"]),
-            "new graphs": _yes(each["new_graphs"]),
+            "edge weights": yes[each["edge_weights"]],
+            "new graphs": yes[each["new_graphs"]],
         }
         for each in found
     ]
@@ -84,10 +89,6 @@ def _list_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
         more = "`pprgnn models NAME` tells more, `pprgnn train DATA --model NAME` trains one."
         shown += ["", styled(paragraph("", more, limit), dim=True)]
     return shown
-
-
-def _yes(whether: bool) -> str:
-    return "yes" if whether else "no"
 
 
 # ----------------------------------------------------------------------------------------------------- one of them
@@ -138,3 +139,51 @@ def _detail_lines(found: Mapping[str, Any]) -> list[str]:
         if each.name in found["training"] or (each.section.startswith("model") and each.name != "system")
     )
     return [*lines, *settings_lines(shown, training="[training], where not as `pprgnn train --settings` has it")]
+
+
+# ----------------------------------------------------------------------------------------------------------- sizes
+def _sizes(systems: Sequence[System], data: str) -> list[dict[str, Any]]:
+    """How many parameters each would have in `pprgnn train DATA --model NAME`. Imports torch only now."""
+    from pprgnn.training.train import load_data
+
+    found: list[dict[str, Any]] = []
+    loaded: dict[str, GraphDataset] = {}
+    for system in systems:
+        config = config_for(data, model=system.name)
+        key = json.dumps([config.data.name, config.data.options])
+        if key not in loaded:  # systems usually share them
+            loaded[key] = load_data(config)
+        dataset = loaded[key]
+        try:
+            parameters, why = _parameters(system, config, dataset), ""
+        except DataError as error:  # of the system: it cannot be used with these data
+            parameters, why = None, str(error)
+        found.append({"name": system.name, "data": dataset.facts.name, "parameters": parameters, "why": why})
+    return found
+
+
+def _parameters(system: System, config: Config, dataset: GraphDataset) -> int:
+    import torch
+
+    from pprgnn.training.build import Shape, build_network, feature_kind, features
+    from pprgnn.training.label_input import VisibleLabels
+
+    if "edge_weight" in dataset._data and not system.edge_weights:
+        raise TrainingError(f"{system.title} cannot use edge weights, but {dataset.facts.name} has some.")
+    kind = feature_kind(dataset, config.data.features)
+    nobody = torch.zeros(dataset.num_nodes, dtype=torch.bool)  # only the width matters here
+    visible = VisibleLabels.of(dataset, nobody, kind)
+    shape = Shape.of(dataset, features(dataset, kind, visible), bound=visible is not None)
+    with torch.device("meta"):  # shapes without numbers
+        network = build_network(config.model, shape)
+    if system.kind == "kernel":
+        raise TrainingError(f"{system.title} has support vectors instead of parameters.")
+    return sum(each.numel() for each in network.parameters())
+
+
+def _size_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A row for each, with why it has no number."""
+    header, *lines = table([{key: each[key] for key in ("name", "parameters")} for each in found], (), None)
+    size = max(map(len, lines))
+    pairs = zip(lines, found, strict=True)
+    return [header, *(paragraph(f"{line:<{size}}  ", each["why"], width()).rstrip() for line, each in pairs)]

@@ -11,7 +11,6 @@ import typer
 from pprgnn.training.config import Setting
 from pprgnn.training.terminal import paragraph, styled, table, width
 
-LONGEST = 30  # letters of a name or of a list of classes
 Labelled = tuple[str, str]
 
 
@@ -60,8 +59,3 @@ def settings_lines(values: Iterable[tuple[Setting, Any]], **titles: str) -> list
         label = f"  {setting.name + ' = ' + shown:<30} "
         lines.append(paragraph(label, f"{setting.text} ({setting.kind})", width()))
     return lines
-
-
-def cut(text: str) -> str:
-    """What fits into a column."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

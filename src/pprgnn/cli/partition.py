@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from pprgnn.cli.commands import Partition
+from pprgnn.cli.main import Partition
 from pprgnn.cli.output import show, show_json
-from pprgnn.cli.training_options import config_for
+from pprgnn.cli.train import config_for
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.distributed import partitions
 from pprgnn.distributed.partitions import PartitionFacts, choose_method, describe

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from pprgnn import report as reports
-from pprgnn.cli.commands import Report
+from pprgnn.cli.main import Report
 from pprgnn.cli.options import PAGE
 from pprgnn.cli.output import show_hint
 from pprgnn.training.comparison import Comparison, is_comparison

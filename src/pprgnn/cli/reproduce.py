@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import difflib
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pprgnn import report as reports
-from pprgnn.cli.commands import Reproduce
-from pprgnn.cli.group import STOPPED
+from pprgnn.cli.main import Reproduce
 from pprgnn.cli.options import PAGE as HTML
+from pprgnn.cli.options import STOPPED
 from pprgnn.cli.output import show, show_json
 from pprgnn.cli.report import not_written
-from pprgnn.cli.reproduce_view import CellLines, plan_lines
 from pprgnn.experiments import EXPERIMENTS, page
-from pprgnn.experiments.cell import Cell
+from pprgnn.experiments.cell import Cell, address_of, label_of
 from pprgnn.experiments.experiment import PROTOCOLS, Experiment, Extent
-from pprgnn.experiments.plan import Estimates, make_plan, usual_jobs
+from pprgnn.experiments.plan import Estimates, Plan, Row, make_plan, usual_jobs
 from pprgnn.experiments.store import Store
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.systems import find_system
+from pprgnn.training.terminal import Lines, clock, is_terminal, paragraph, table, width
 from pprgnn.training.workers import Workers
 from pprgnn.wording import counted
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 ALL, REPORT = "all", "report"
 RESULTS, PAGE, SMOKE = Path("results"), "RESULTS.md", Path("runs/smoke")
@@ -36,7 +41,9 @@ def reproduce(options: Reproduce) -> None:
     """Only the page, only the plan, or all that is missing."""
     if options.as_json and not options.plan:
         raise TrainingError("--json goes with --plan; results are JSON anyway, in the folder of --results.")
-    folder = _results_folder(options.results, options.smoke)
+    if options.smoke and options.results is not None and options.results.resolve() == RESULTS.resolve():
+        raise TrainingError(f"What --smoke tries is no result, so it cannot go into {RESULTS}; name another.")
+    folder = options.results or (SMOKE if options.smoke else RESULTS)
     path = options.page or (Path(PAGE) if folder == RESULTS else folder / PAGE)
     store = Store(folder)
     Workers(options.jobs or 1, options.backend, options.address)  # refuses before anything is read
@@ -61,12 +68,6 @@ def reproduce(options: Reproduce) -> None:
 
 
 # --------------------------------------------------------------------------------------------------- what is meant
-def _results_folder(wanted: Path | None, smoke: bool) -> Path:
-    if smoke and wanted is not None and wanted.resolve() == RESULTS.resolve():
-        raise TrainingError(f"What --smoke tries is no result, so it cannot go into {RESULTS}; name another.")
-    return wanted or (SMOKE if smoke else RESULTS)
-
-
 def _listed(values: Sequence[str] | None) -> list[str] | None:
     """`a,b` and `a` `b` alike; ``None``: not given."""
     return [word for value in values for word in value.split(",") if word] if values else None
@@ -158,3 +159,141 @@ def _write_page(store: Store, path: Path, html: bool) -> None:
     if html:
         with not_written("`pprgnn reproduce report`"):
             typer.echo(f"As one file: {reports.write_results(store, path, store.folder / HTML)}.")
+
+
+# --------------------------------------------------------------------------------------------------- what is shown
+class MovingLine(Lines):
+    """A line that shows what ``text`` returns, once a second."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        super().__init__()
+        self.text = text
+
+    def start_line(self) -> None:
+        """Begin, if somebody looks."""
+        if is_terminal():
+            from rich.live import Live
+
+            self._live = Live(get_renderable=self.rendered, refresh_per_second=1, transient=True)
+            self._live.start()
+
+    def rendered(self) -> Text:
+        """What fits into the window."""
+        from rich.text import Text
+
+        return Text(self.text()[: (width() or 80) - 1])
+
+
+class CellLines:
+    """A line per cell; on a terminal only what failed has one, above a line that moves."""
+
+    def __init__(self, estimates: Estimates, jobs: int) -> None:
+        self.estimates, self.jobs = estimates, jobs
+        self.done = self.total = 0
+        self.last: dict[str, Any] = {}
+        self.moving = MovingLine(self._line)
+        self._left: dict[str, Cell] = {}
+        self._told: set[str] = set()
+        self._started = time.monotonic()
+
+    def started(self, missing: Sequence[Cell], done: int) -> None:
+        """Tell how much there is to do."""
+        self.done, self.total = done, done + len(missing)
+        self._left = {address_of(cell.coordinates): cell for cell in missing}
+        self._started = time.monotonic()
+        todo = f"{len(missing):,} to run{self._rest(', ')}" if missing else "nothing is left to run"
+        self.moving.say(f"{counted(self.total, 'cell')}, {done:,} done; {todo}.")
+        if missing:
+            self.moving.start_line()
+
+    def finished(self, line: dict[str, Any]) -> None:
+        """Tell how a cell went; what is missing for many of them only once."""
+        self.done += 1
+        self._left.pop(address_of(line), None)
+        self.estimates.add(line)
+        self.last = line
+        if "missing" in line:
+            if line["missing"] not in self._told:
+                self._told.add(line["missing"])
+                self.moving.say(f"{line['data']} {line['system']} skipped: {line['missing']}")
+        elif "error" in line or "broken" in line or not self.moving.moving:
+            self.moving.say(f"{self.done}/{self.total} {label_of(line)}: {_result(line)}")
+
+    def stop(self) -> None:
+        """End the line, whatever happened."""
+        self.moving.stop()
+
+    def _rest(self, before: str) -> str:
+        """What is left, by the times of results so far."""
+        seconds, unknown = self.estimates.total(self._left.values(), self.jobs)
+        if not seconds:
+            return ""
+        return f"{before}{'at least' if unknown else 'about'} {clock(seconds)} left"
+
+    def _line(self) -> str:
+        """How many, since when, how long to go, and the last result."""
+        head = f"{self.done:,}/{self.total:,}  {clock(time.monotonic() - self._started)}{self._rest('  ')}"
+        return f"{head}  {_result(self.last)}: {label_of(self.last)}" if self.last else head
+
+
+def _result(line: dict[str, Any]) -> str:
+    """What came out of a cell, or why nothing did."""
+    for reason in ("error", "missing", "broken"):
+        if reason in line:
+            return f"failed: {line[reason]}"
+    if "trials" in line:
+        return f"{len(line['trials'])} candidates, the best with {100 * line['val']:.1f} % on validation"
+    score = "undefined" if line["test"] is None else f"{100 * line['test']:.1f} %"
+    seconds = line["total_seconds"]
+    return f"test {line['metric']} {score}, {f'{seconds:.0f} s' if seconds < 60 else clock(seconds)}"
+
+
+def plan_lines(plan: Plan, verbose: bool = False) -> list[str]:
+    """What would run as a table, and in all; of several experiments a line each, unless ``verbose``."""
+    experiments = list(dict.fromkeys(row.experiment for row in plan.rows))
+    if len(experiments) == 1 or verbose:
+        return [*table(_plan_rows(plan), ("as",), width()), "", *_in_all(plan)]
+    rows = [_in_short(name, [row for row in plan.rows if row.experiment == name]) for name in experiments]
+    more = "Name one experiment, or add --verbose, to see its systems and data."
+    return [*table(rows, (), width()), "", *_in_all(plan), paragraph("", more, width())]
+
+
+def _in_short(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    left, seconds = sum(row.cells - row.done for row in rows), sum(row.seconds for row in rows)
+    least = "at least " if any(row.without_estimate for row in rows) else ""
+    return {
+        "experiment": name,
+        "systems": len({row.system for row in rows}),
+        "data sets": len({row.data for row in rows}),
+        "cells": sum(row.cells for row in rows),
+        "done": sum(row.done for row in rows),
+        "time": f"{least}{clock(seconds)}" if seconds else "no estimate" if left else "",
+    }
+
+
+def _plan_rows(plan: Plan) -> list[dict[str, Any]]:
+    return [
+        {
+            "experiment": row.experiment,
+            "system": row.system,
+            "data": row.data,
+            "cells": row.cells,
+            "done": row.done,
+            "time": clock(row.seconds) if row.sources else "" if row.done == row.cells else "no estimate",
+            "as": ", ".join(row.sources)
+            + (f"; {row.without_estimate:,} without" if row.sources and row.without_estimate else ""),
+        }
+        for row in plan.rows
+    ]
+
+
+def _in_all(plan: Plan) -> list[str]:
+    left = plan.cells - plan.done
+    at_once = f" with {plan.jobs} at once" if plan.jobs > 1 else ""
+    text = f"{counted(plan.cells, 'cell')}, {plan.done:,} done, {left:,} to run"
+    if plan.without_estimate < left:
+        text += f": about {clock(plan.seconds)}{at_once}"
+    if plan.without_estimate:
+        text += f"; {counted(plan.without_estimate, 'cell')} without an estimate"
+    how = "Times are medians of results that are there: of the same system, data and variant, or of what is named."
+    return [f"{text}.", *([paragraph("", how, width())] if plan.seconds else [])]

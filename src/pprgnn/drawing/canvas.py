@@ -24,18 +24,8 @@ INK, SOFT, GRID, GROUND = "#1c2127", "#5a636e", "#e2e5e9", "#ffffff"
 # Okabe and Ito's colours, which the colour-blind can tell apart; the light ones darkened to be seen on white.
 BLUE, RED, GREEN, PINK, ORANGE, SKY = "#0072b2", "#c95400", "#00845f", "#b4558b", "#a56f00", "#2f8cc2"
 SERIES = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
-VARIABLES = {
-    INK: "ink",
-    SOFT: "soft",
-    GRID: "grid",
-    GROUND: "paper",
-    BLUE: "blue",
-    RED: "red",
-    GREEN: "green",
-    PINK: "pink",
-    ORANGE: "orange",
-    SKY: "sky",
-}
+NAMES = ("ink", "soft", "grid", "paper", "blue", "red", "green", "pink", "orange", "sky")
+VARIABLES = dict(zip((INK, SOFT, GRID, GROUND, *SERIES), NAMES, strict=True))
 HALF, WIDE = 420, 860  # pixels
 SMALL, LARGE = 12.0, 14.0  # of text in them: at 700 pixels still more than 11
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -47,11 +37,7 @@ REFERENCE = re.compile(r"url\(#([^)]+)\)")
 def svg(name: str, says: str, size: tuple[float, float], fill: Callable[[Figure], None]) -> str:
     """What ``fill`` draws into a figure of ``size`` pixels, as SVG in the colours of the page.
 
-    Args:
-        name: Starts every id in it, so that two drawings on a page never meet.
-        says: For those who cannot see it.
-        size: Width and height.
-        fill: Draws.
+    ``name`` starts every id in it, lest two drawings on a page meet; ``says`` is for those who cannot see it.
     """
     written = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -90,14 +76,8 @@ def _figure(size: tuple[float, float], fill: Callable[[Figure], None], more: dic
 
 
 def _style(width: float) -> dict[str, Any]:
-    size = LARGE if width > HALF else SMALL
-    return {
-        "font.size": size,
-        "axes.titlesize": size,
-        "axes.labelsize": size,
-        "xtick.labelsize": size,
-        "ytick.labelsize": size,
-        "legend.fontsize": size,
+    sizes = "font.size axes.titlesize axes.labelsize xtick.labelsize ytick.labelsize legend.fontsize"
+    return dict.fromkeys(sizes.split(), LARGE if width > HALF else SMALL) | {
         "text.parse_math": False,
         "text.color": INK,
         "axes.titlecolor": SOFT,
@@ -121,9 +101,8 @@ def _style(width: float) -> dict[str, Any]:
 def _drop_styles(root: ElementTree.Element) -> None:
     """Style sheets and metadata of the drawing would hold for the whole page."""
     for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag in (f"{{{SVG}}}style", f"{{{SVG}}}metadata"):
-                parent.remove(child)
+        for child in [each for each in parent if each.tag in (f"{{{SVG}}}style", f"{{{SVG}}}metadata")]:
+            parent.remove(child)
 
 
 def _own_ids(root: ElementTree.Element, name: str) -> None:

@@ -25,28 +25,17 @@ DECADES = 1.7  # values that span more need a logarithmic axis
 
 @dataclass(frozen=True)
 class Line:
-    """One line.
+    """One line."""
 
-    Attributes:
-        name: In the legend and in the table.
-        x, y: Its points; one without a finite value is a gap.
-        look: Number of its colour, dash and mark: each is another one, up to 36.
-        width: Thick lines are below thin ones, so that they hide none.
-        dash: Another dash than that of its look.
-        bars: Standard deviations, up and down from each point.
-        band: The lower and the upper edge of what is around it.
-        marked: Whether each point has a mark; ``None``: when they are few.
-    """
-
-    name: str
+    name: str  # in the legend and in the table
     x: Sequence[float]
-    y: Sequence[float | None]
-    look: int = 0
-    width: float = THIN
-    dash: Any = None
-    bars: Sequence[float] | None = None
-    band: tuple[Sequence[float], Sequence[float]] | None = None
-    marked: bool | None = None
+    y: Sequence[float | None]  # one without a finite value is a gap
+    look: int = 0  # number of its colour, dash and mark: each is another one, up to 36
+    width: float = THIN  # thick lines are below thin ones, so that they hide none
+    dash: Any = None  # another dash than that of its look
+    bars: Sequence[float] | None = None  # standard deviations, up and down from each point
+    band: tuple[Sequence[float], Sequence[float]] | None = None  # lower and upper edge of what is around it
+    marked: bool | None = None  # whether each point has a mark; None: when they are few
 
 
 @dataclass(frozen=True)
@@ -61,33 +50,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Plot:
-    """One pair of axes.
-
-    Attributes:
-        lines: What is drawn.
-        along, up: What is to the right and upwards, with units.
-        places: What is marked.
-        log_x, log_y: Whether an axis is logarithmic; upwards ``None``: if the values span decades.
-        share: Whether values are shares of 1, shown in percent.
-        ticks: What is written where to the right.
-        floor: Nothing below is shown on a logarithmic axis.
-        whole: Whether values are whole numbers.
-        from_zero: Whether an axis upwards that is not logarithmic starts at 0.
-        until: How far the axis to the right goes; to the last point by default.
-    """
+    """One pair of axes."""
 
     lines: Sequence[Line]
-    along: str
-    up: str
-    places: Sequence[Place] = ()
+    along: str  # what is to the right, with units
+    up: str  # and upwards
+    places: Sequence[Place] = ()  # what is marked
     log_x: bool = False
-    log_y: bool | None = False
-    share: bool = False
-    ticks: Mapping[float, str] | None = None
-    floor: float | None = None
-    whole: bool = False
-    from_zero: bool = False
-    until: float | None = None
+    log_y: bool | None = False  # None: if the values span decades
+    share: bool = False  # whether values are shares of 1, shown in percent
+    ticks: Mapping[float, str] | None = None  # what is written where to the right
+    floor: float | None = None  # nothing below is shown on a logarithmic axis
+    whole: bool = False  # whether values are whole numbers
+    from_zero: bool = False  # whether an axis upwards that is not logarithmic starts at 0
+    until: float | None = None  # how far the axis to the right goes; to the last point by default
 
     @property
     def is_log(self) -> bool:

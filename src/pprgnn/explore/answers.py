@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pprgnn import __version__
+from pprgnn.core.csr import ranges
 from pprgnn.errors import DataError
 from pprgnn.explore.dataset_view import DatasetView, NotThereError
-from pprgnn.explore.graph_view import GraphView
-from pprgnn.explore.picture import by_hop, chosen_nodes, edges_among, largest
-from pprgnn.explore.run_view import Opened, RunView
+from pprgnn.explore.run_view import GraphView, Opened, RunView
 from pprgnn.explore.suggestions import suggestions
 from pprgnn.explore.traced import Traced
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.explain import FAR, MOST_OF_IT
 from pprgnn.training.explain_features import explain_features
 from pprgnn.training.listener import Announce
+from pprgnn.training.reach import Readers
 
 MOST_CLASSES = 20
 LIMIT = 150  # nodes that the page draws
 FEATURES = 12  # that the page lists
 KEPT = 50  # explanations that are not found again
 CLASS = "class:"
+MOST_EDGES = 4000
+FAR_SHARE = 5  # every fifth place is for a node far away
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,25 @@ class Question:
     target: int | None = None
 
 
-class Answers:
-    """All that the page can ask.
+class Kept(dict[tuple[Any, ...], dict[str, Any]]):
+    """The last answers, by what was asked; called, it answers and keeps."""
 
-    Args:
-        opened: The runs, all on the first one's data set.
-        problems: Sentences about runs that could not be opened.
-        say: Is told what is being prepared.
+    def __init__(self, answer: Callable[..., dict[str, Any]]) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def __call__(self, *asked: Any) -> dict[str, Any]:
+        found = self.pop(asked, None) or self._answer(*asked)
+        self[asked] = found
+        for old in list(self)[:-KEPT]:
+            self.pop(old, None)
+        return found
+
+
+class Answers:
+    """All that the page can ask about these runs, all on the first one's data set.
+
+    ``problems`` are sentences about runs that could not be opened.
     """
 
     def __init__(self, opened: Sequence[Opened], problems: Sequence[str], say: Announce) -> None:
@@ -57,7 +71,7 @@ class Answers:
             self._add(each, len(opened) == 1, say)
         if not self.views:
             raise TrainingError(f"None of the runs can be shown. {self.problems[0]}")
-        self.explain, self.features = lru_cache(KEPT)(self._explain), lru_cache(KEPT)(self._features)
+        self.explain, self.features = Kept(self._explain), Kept(self._features)
         say("Looking for nodes worth a look ...")
         self.suggestions = suggestions(self.views[0])
         if self.suggestions:  # the page begins with it
@@ -133,7 +147,7 @@ class Answers:
             "graph": graph,
             "node": node,
             "name": self.known.name(graph, node),
-            "part": view.parts.of(self.known.row(graph, node)),
+            "part": view.part(self.known.row(graph, node)),
             "decision": self._decision(view, graph, node, logits, target, traced),
             **_forming(view, picture, row, target),
             **self._picture(view, graph, node, traced.nodes, limit),
@@ -232,3 +246,71 @@ def _forming(view: RunView, picture: GraphView, row: int, target: int) -> dict[s
 def _check_range(name: str, value: int, first: int, last: int) -> None:
     if not first <= value <= last:
         raise TrainingError(f"{name} must be between {first} and {last}, but came as {value}.")
+
+
+# ------------------------------------------------------------------------------------------- which nodes are drawn
+def chosen_nodes(node: int, influence: Tensor, distance: Tensor, before: Tensor, limit: int) -> list[int]:
+    """The node that is explained, then others with a way to it, at most ``limit`` in all."""
+    reached = distance > 0
+    worth = torch.where(reached & ((influence > 0) | (distance == 1)), influence, -1.0)
+    near = largest(worth, limit)
+    far = largest(torch.where((distance > FAR) & (influence > 0), influence, -1.0), limit // FAR_SHARE)
+    shown = {node: None}
+    for each in _in_turn(near, far):
+        way = [each]
+        while way[-1] not in shown:
+            way.append(int(before[way[-1]]))
+        way.pop()
+        if len(shown) + len(way) <= limit:
+            shown |= dict.fromkeys(way)
+    first, *others = shown
+    return [first, *sorted(others, key=lambda each: -float(influence[each]))]
+
+
+def largest(worth: Tensor, count: int) -> list[int]:
+    """The nodes worth most; those below 0 are out of the question."""
+    values, places = torch.topk(worth, min(count, len(worth)))
+    found: list[int] = places[values >= 0].tolist()
+    return found
+
+
+def _in_turn(near: list[int], far: list[int]) -> Iterator[int]:
+    waiting = iter(far)
+    for count, each in enumerate(near, start=1):
+        yield each
+        if count % (FAR_SHARE - 1) == 0:
+            yield from ([another] if (another := next(waiting, None)) is not None else [])
+    yield from waiting
+
+
+def edges_among(readers: Readers, nodes: list[int]) -> list[list[int]]:
+    """All edges among these nodes, as pairs of places, each once and without direction; the first nodes' first."""
+    shown = torch.tensor(nodes)
+    place = torch.full((len(readers.crow) - 1,), -1)
+    place[shown] = torch.arange(len(nodes))
+    starts = readers.crow[shown].long()
+    counts = readers.crow[shown + 1].long() - starts
+    other = place[readers.col[ranges(starts, counts)].long()]
+    one = torch.arange(len(nodes)).repeat_interleave(counts)
+    pairs = torch.stack([torch.minimum(one, other), torch.maximum(one, other)], dim=1)
+    pairs = pairs[(pairs[:, 0] >= 0) & (pairs[:, 0] != pairs[:, 1])]
+    pairs = torch.unique(pairs, dim=0)
+    found: list[list[int]] = pairs[:MOST_EDGES].tolist()
+    return found
+
+
+def by_hop(distance: Tensor, shares: Tensor, contributions: Tensor) -> dict[str, Any]:
+    """How much comes from which distance, with and without its sign; and within how many hops most of it is."""
+    reached = distance >= 0
+    hops, farthest = distance[reached], int(distance.max()) + 1
+    share = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, shares[reached])
+    signs = (shares * contributions.sign())[reached]
+    signed = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, signs)
+    counts = torch.bincount(hops, minlength=farthest)
+    bars = zip(share.tolist(), signed.tolist(), counts.tolist(), strict=True)
+    within = (share.cumsum(0) >= MOST_OF_IT - 1e-9).nonzero().flatten()
+    return {
+        "hops": [{"hop": i, "share": a, "signed": s, "nodes": n} for i, (a, s, n) in enumerate(bars)],
+        "unreachable": {"share": float(shares[~reached].sum()), "nodes": int((~reached).sum())},
+        "radius": int(within[0]) if len(within) else None,
+    }

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset, find_node
-from pprgnn.data.split import PARTS, Split
 from pprgnn.errors import DataError
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import true_classes
@@ -159,24 +158,3 @@ class DatasetView:
     def truth(self, row: int) -> list[str] | None:
         """The classes of a row; ``None``: not known."""
         return true_classes(self.labels, self.labelled, row, self.facts.class_names)
-
-
-class Parts:
-    """Which part of a split each row belongs to."""
-
-    def __init__(self, view: DatasetView, split: Split | None) -> None:
-        self.codes: Tensor | None = None
-        if split is not None:
-            masks = split.masks(view.dataset)
-            self.codes = torch.full((len(next(iter(masks.values()))),), -1, dtype=torch.int8)
-            for code, part in enumerate(PARTS):
-                self.codes[masks[part]] = code
-
-    def of(self, row: int) -> str | None:
-        """Its name."""
-        code = -1 if self.codes is None else int(self.codes[row])
-        return None if code < 0 else PARTS[code]
-
-    def rows(self, part: str) -> Tensor | None:
-        """All rows of a part; ``None``: nothing is known about parts."""
-        return None if self.codes is None else (self.codes == PARTS.index(part)).nonzero().flatten()

@@ -26,7 +26,7 @@ from pprgnn.core.problem import Problem
 from pprgnn.core.recursion import Gradients, ascend, descend
 from pprgnn.core.solution import Solution, Status
 from pprgnn.data.sparse_features import take_rows, to_dense
-from pprgnn.explore.traced import Traced, trace
+from pprgnn.explore.traced import Traced, check_asker, trace
 from pprgnn.nn.network import Network
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.through_adjacency import SolvingAdjacency
@@ -40,12 +40,7 @@ NEGLIGIBLE = 1e-3  # of the possible influence: longer ways do not help to choos
 class LocalGraph:
     """Answers of a network of recursions that treats rows one by one between them.
 
-    Args:
-        model: At its final depths.
-        batch: The graph.
-        layers: Its layers and their depths.
-        terms: How many terms of their gradients are used; ``None``: all.
-        rows: How many nodes are followed.
+    Of the gradients of its ``layers`` so many ``terms`` are used (``None``: all), and so many ``rows`` followed.
     """
 
     def __init__(
@@ -78,6 +73,7 @@ class LocalGraph:
         walk[row if adj.rank is None else int(adj.rank[row])] = 1.0
         total, product = walk * self.weights[0], torch.empty_like(walk)
         for weight in self.weights[1:]:
+            check_asker()
             walk, product = multiply(self.sizes, walk, out=product), walk
             total.add_(walk, alpha=weight)
         total = total.flatten()
@@ -230,14 +226,17 @@ class _SomeRows(torch.autograd.Function):
         level, z_bar, product = scratch = [acquire(grad) for _ in range(3)]
 
         def state(n: int) -> Tensor:  # one level of states at a time
+            check_asker()
             return level.copy_(states[n] if around.is_whole else states[n].index_select(0, around.inner))
 
         def term(n: int, z_bar: Tensor, below: Tensor) -> Tensor:
             return sums.add_term(problem, n, z_bar, below, lambda: below, product)
 
-        problem.activation.chain(grad.contiguous(), state(0), out=z_bar)
-        b_bar = z_bar.clone()
-        sums = Gradients(b_bar, None, None)
-        ascend(term, z_bar, state, last - 1)
-        release(*scratch)
+        try:
+            problem.activation.chain(grad.contiguous(), state(0), out=z_bar)
+            b_bar = z_bar.clone()
+            sums = Gradients(b_bar, None, None)
+            ascend(term, z_bar, state, last - 1)
+        finally:
+            release(*scratch)
         return b_bar, None, None

@@ -34,7 +34,7 @@ def suggestions(view: RunView) -> list[dict[str, Any]]:
 
 
 def _candidates(view: RunView) -> Iterator[tuple[int, str]]:
-    rows = view.parts.rows("test")
+    rows = view.rows.get("test")
     if rows is None or not len(rows):
         rows = torch.arange(len(view.logits))
     if not len(rows):

@@ -54,7 +54,7 @@ def write_results(store: Store, page: Path, path: Path) -> Path:
         path: The page in HTML.
     """
     _check_installed()
-    from pprgnn.report.results_page import render_results
+    from pprgnn.report.page import render_results
 
     return _write(path, render_results(store, page))
 

@@ -38,8 +38,20 @@ def _line(name: str, subject: Subject, read: Read, look: int, width: float = THI
     return Line(name, [x for x, _ in points], [y for _, y in points], look, width)
 
 
-def _of(part: str, name: str) -> Read:
-    return lambda record: (record.get(part) or {}).get(name)
+def _at(*path: str | int) -> Read:
+    """Reads what stands there in the record of an epoch, if anything does."""
+
+    def read(record: Mapping[str, Any]) -> float | None:
+        found: Any = record
+        try:
+            for key in path:
+                found = found[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+        value: float | None = found
+        return value
+
+    return read
 
 
 def _parts(subjects: Sequence[Subject], train: Read, val: Read) -> list[Line]:
@@ -61,7 +73,7 @@ def _best(subjects: Sequence[Subject], below: bool) -> list[Place]:
 
 
 def _loss(subjects: Sequence[Subject]) -> Shown:
-    lines = _parts(subjects, lambda record: record.get("loss"), _of("val", "loss"))
+    lines = _parts(subjects, _at("loss"), _at("val", "loss"))
     plot = Plot(lines, EPOCH, "loss", _best(subjects, below=False), log_y=None)
     if len(subjects) > 1:
         reading, how = "\n".join(of(line.name, _fall(line)) for line in lines), CHOOSER
@@ -82,7 +94,7 @@ def _fall(line: Line) -> str:
 
 def _metric(subjects: Sequence[Subject]) -> Shown:
     metric = subjects[0].metric
-    lines = _parts(subjects, _of("train", metric), _of("val", metric))
+    lines = _parts(subjects, _at("train", metric), _at("val", metric))
     plot = Plot(lines, EPOCH, f"{metric}, percent", _best(subjects, below=True), share=True)
     reading = "\n".join(of(subject.label, _chosen(subject)) for subject in subjects)
     how = "Training is scored with dropout on, so it may lie below validation."
@@ -94,7 +106,7 @@ def _chosen(subject: Subject) -> str:
     if not subject.chose:
         return f"the last of {counted(best, 'epoch')} counts."
     record = next((each for each in subject.records if each["epoch"] == best), {})
-    value = _of("val", subject.metric)(record)
+    value = _at("val", subject.metric)(record)
     who = "the test part" if subject.optimistic else "validation"
     by = "lowest loss" if subject.config.training.monitor == "loss" else f"best {subject.metric}"
     at = "" if value is None else f", at {percent(value)}"
@@ -102,7 +114,7 @@ def _chosen(subject: Subject) -> str:
 
 
 def _rate(subjects: Sequence[Subject]) -> Shown:
-    lines = [_line(each.name, each, lambda record: record.get("lr"), each.look) for each in subjects]
+    lines = [_line(each.name, each, _at("lr"), each.look) for each in subjects]
     values = [value for line in lines for value in line.y if known(value)]
     if not values:
         return Shown("rate", "Learning rate", missing="No learning rate was kept.")
@@ -124,16 +136,8 @@ def _by_layer(subjects: Sequence[Subject], key: str) -> list[Line]:
             which = [f"layer {layer + 1}"] if count > 1 or not subject.label else []
             name = ", ".join([subject.label, *which] if subject.label else which)
             look = subject.look if subject.label else layer
-            lines.append(_line(name, subject, _item(key, layer), look))
+            lines.append(_line(name, subject, _at(key, layer), look))
     return lines
-
-
-def _item(key: str, place: int) -> Read:
-    def read(record: Mapping[str, Any]) -> float | None:
-        values: Sequence[float] = record.get(key) or ()
-        return values[place] if place < len(values) else None
-
-    return read
 
 
 def _ends(lines: Sequence[Line]) -> str:

@@ -23,18 +23,12 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Table:
-    """Values; the first column names the rows.
-
-    Attributes:
-        header, rows: The cells.
-        note: Below it.
-        kind: ``words``: the last column is text; ``text``: all are; otherwise they are numbers.
-    """
+    """Values; the first column names the rows."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str = ""
-    kind: str = ""
+    note: str = ""  # below it
+    kind: str = ""  # words: the last column is text; text: all are; otherwise they are numbers
 
     def thinned(self, what: str) -> Table:
         """At most :data:`MOST_ROWS` rows, evenly chosen; the last one is among them."""
@@ -48,29 +42,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Shown:
-    """One figure.
+    """One figure."""
 
-    Attributes:
-        name: Unique on the page; starts the ids inside the drawing.
-        title: Above it.
-        svg: The drawing; empty: there is only the table, or nothing.
-        reading: What this figure shows, in one sentence with its values.
-        how: How to read any figure of this kind.
-        table: The values.
-        missing: Why there is no figure.
-        wide: Whether it takes the whole width.
-        narrow: Of a wide figure, the drawing for a narrow screen.
-    """
-
-    name: str
+    name: str  # unique on the page; starts the ids inside the drawing
     title: str
-    svg: str = ""
-    reading: str = ""
-    how: str = ""
+    svg: str = ""  # the drawing; empty: there is only the table, or nothing
+    reading: str = ""  # what this figure shows, in one sentence with its values
+    how: str = ""  # how to read any figure of this kind
     table: Table | None = None
-    missing: str = ""
-    wide: bool = False
-    narrow: str = ""
+    missing: str = ""  # why there is no figure
+    wide: bool = False  # whether it takes the whole width
+    narrow: str = ""  # of a wide figure, the drawing for a narrow screen
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import Any
 
 from pprgnn.data.split import Split
 from pprgnn.errors import DataError
-from pprgnn.report.measured.kept import keep_measurements, kept_measurements
-from pprgnn.report.measured.results import Measurements
+from pprgnn.report.measured.results import Measurements, keep_measurements, kept_measurements
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Announce
@@ -21,42 +20,25 @@ from pprgnn.training.study import STUDY, is_study
 from pprgnn.training.systems import find_system
 
 NEEDED = ("data", "metric", "protocol")
-Records = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One run or study.
-
-    Attributes:
-        folder: Where it is kept.
-        name: What the page calls it.
-        config: Its settings.
-        summary: What came out; of a study, over all its runs.
-        detail: The summary of the run that the figures are about: of a study, its first.
-        detail_folder: Where that run is kept.
-        environment: Where that run took place.
-        records: Its epochs.
-        split: Its division of the data.
-        command: What was typed.
-        measured: What was measured on the model.
-        look: Number of its colour, dash and mark among several.
-        label: Its name among several; alone it needs none.
-    """
+    """One run or study."""
 
     folder: Path
-    name: str
+    name: str  # what the page calls it
     config: Config
-    summary: Mapping[str, Any]
-    detail: Mapping[str, Any]
-    detail_folder: Path
-    environment: Mapping[str, Any]
-    records: Records
+    summary: Mapping[str, Any]  # what came out; of a study, over all its runs
+    detail: Mapping[str, Any]  # the summary of the run that the figures are about: of a study, its first
+    detail_folder: Path  # where that run is kept
+    environment: Mapping[str, Any]  # where that run took place
+    records: Sequence[Mapping[str, Any]]  # its epochs
     split: Split
-    command: str
+    command: str  # what was typed
     measured: Measurements
-    look: int = 0
-    label: str = ""
+    look: int = 0  # number of its colour, dash and mark among several
+    label: str = ""  # its name among several; alone it needs none
 
     @property
     def suffix(self) -> str:
@@ -161,7 +143,8 @@ def _of_run(folder: Path) -> dict[str, Any]:
     run = Run.open(folder)
     summary = run.summary
     if summary is None or not summary["finished"]:
-        raise TrainingError(f"The run in {folder} stopped before its end; continue it with `{_resume(folder)}`.")
+        remedy = f"continue it with `pprgnn train --resume {folder}`"
+        raise TrainingError(f"The run in {folder} stopped before its end; {remedy}.")
     for part in summary["scores"].values():
         part[summary["metric"]]
     return {
@@ -177,14 +160,11 @@ def _of_run(folder: Path) -> dict[str, Any]:
 
 def _of_study(folder: Path) -> dict[str, Any]:
     if not (folder / SUMMARY).is_file():
-        raise TrainingError(f"No run of the study in {folder} is finished; continue it with `{_resume(folder)}`.")
+        remedy = f"continue it with `pprgnn train --resume {folder}`"
+        raise TrainingError(f"No run of the study in {folder} is finished; {remedy}.")
     summary, facts = (json.loads((folder / name).read_text(encoding="utf-8")) for name in (SUMMARY, STUDY))
     first = _of_run(folder / summary["runs"][0]["run"])
     return first | {"summary": summary, "command": facts.get("command", "")}
-
-
-def _resume(folder: Path) -> str:
-    return f"pprgnn train --resume {folder}"
 
 
 def _measured(folder: Path, seconds: float, announce: Announce, again: bool) -> Measurements:

@@ -35,14 +35,17 @@ async function get(path, parameters, signal) {
 
 export const fetchRuns = (signal) => get("runs", {}, signal);
 export const search = (parameters, signal) => get("search", parameters, signal);
+// Features belong to the view that is shown: the next one aborts them, too.
+let shown;
 export const fetchFeatures = ({ run, graph, node, decision }) =>
-  get("features", { run, graph, node, target: decision.target });
+  get("features", { run, graph, node, target: decision.target }, shown);
 
 // Going back to where one was is common, and answers do not change while the server runs.
 const KEPT = 30;
 const kept = new Map();
 
 export async function explain(view, limit, signal) {
+  shown = signal;
   const parameters = {
     run: view.run,
     graph: view.graph,

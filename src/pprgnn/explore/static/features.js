@@ -61,6 +61,7 @@ export function featurePanel(answer) {
         try {
           holder.replaceChildren(...told(await fetchFeatures(answer), answer.node !== null));
         } catch (error) {
+          if (error.name === "AbortError") return; // another view takes its place
           holder.replaceChildren(html("p", { class: "note" }, error.message));
         }
       },
