@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from pprgnn.core.backend.buffers import acquire, release
-from pprgnn.core.backend.handles import handle_of
-from pprgnn.core.backend.kernel import multiply
-from pprgnn.core.backend.rows import PartRows, StateSpace
-from pprgnn.core.csr import csr_tensor, fingerprint, index_dtype, move, permute, rows, transpose
+from pprgnn.core.backend.buffers import acquire, handle_of, release
+from pprgnn.core.backend.kernel import PartRows, multiply
+from pprgnn.core.csr import (
+    cache_friendly_order,
+    csr_tensor,
+    fingerprint,
+    index_dtype,
+    move,
+    permute,
+    rows,
+    transpose,
+)
 from pprgnn.core.entries import (
     Facts,
     Normalization,
@@ -29,7 +36,7 @@ from pprgnn.core.entries import (
     fill_diagonal,
     normalize_weights,
 )
-from pprgnn.core.order import cache_friendly_order
+from pprgnn.core.solution import StateSpace
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from pprgnn.core.backend import kernel
 from pprgnn.core.depth import Measured, Result, Run
+from pprgnn.core.measure import PAIRS, ROUNDINGS, another_pass, estimated
 from pprgnn.core.problem import Recursion
-from pprgnn.core.rounding import PAIRS, ROUNDINGS, another_pass, estimated
 from pprgnn.core.solution import MARGIN, Depth, Sketch, Status, unit_roundoff
 
 PROBES = 16  # random vectors that sketch an input; with few, that of a channel may be small by chance

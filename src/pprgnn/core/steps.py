@@ -17,12 +17,11 @@ from torch.utils.checkpoint import checkpoint as repeat_in_backward
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjoint import Adjoint, as_adjoint
 from pprgnn.core.bounds import StepBounds
-from pprgnn.core.checks import as_eps, check_limits, check_precision, finite, resolve_depth
 from pprgnn.core.decay import decay
-from pprgnn.core.depth import DepthRule, run_at_depth
-from pprgnn.core.problem import Recursion
+from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
+from pprgnn.core.measure import described
+from pprgnn.core.problem import Recursion, as_eps, check_limits, check_precision, finite
 from pprgnn.core.recursion import descend, unrolled
-from pprgnn.core.rounding import described
 from pprgnn.core.solution import NotFiniteError, Solution
 
 

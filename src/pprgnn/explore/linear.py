@@ -17,8 +17,8 @@ from torch import Tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
-from pprgnn.core.checks import as_eps
 from pprgnn.core.decay import decay
+from pprgnn.core.problem import as_eps
 from pprgnn.core.solution import Solution, Status
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, gradients

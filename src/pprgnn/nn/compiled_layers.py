@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.backend.handles import object_of
+from pprgnn.core.backend.buffers import object_of
 from pprgnn.core.depth import Fixed, run_at_depth
+from pprgnn.core.measure import described
 from pprgnn.core.recursion import unrolled
-from pprgnn.core.rounding import described
 from pprgnn.nn import compiled
 from pprgnn.nn.known_convs import analyze_conv
 from pprgnn.nn.messages import normalized_edges, propagated

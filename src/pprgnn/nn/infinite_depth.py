@@ -15,8 +15,8 @@ from torch_geometric.nn.inits import reset, zeros
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjoint import Full
-from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import DepthRule, Fixed
+from pprgnn.core.problem import as_eps
 from pprgnn.core.steps import Steps
 from pprgnn.nn import compiled_layers
 from pprgnn.nn.adjacency_cache import contents_of

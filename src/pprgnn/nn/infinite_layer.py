@@ -18,10 +18,10 @@ import pprgnn.nn.messages  # noqa: F401  # tells PyG's explainers how far these 
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.adjoint import Adjoint, as_adjoint
-from pprgnn.core.backend.handles import handle_of
-from pprgnn.core.checks import check_limits, resolve_depth
-from pprgnn.core.depth import DepthRule, Fixed, Measured
+from pprgnn.core.backend.buffers import handle_of
+from pprgnn.core.depth import DepthRule, Fixed, Measured, resolve_depth
 from pprgnn.core.depth_memory import DepthMemory
+from pprgnn.core.problem import check_limits
 from pprgnn.core.solution import Solution
 from pprgnn.core.solve import solve
 from pprgnn.nn.layer_checks import as_rates

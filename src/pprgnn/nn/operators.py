@@ -17,14 +17,12 @@ from torch import Tensor
 
 from pprgnn.core.activation import RELU, TANH, Activation, leaky_relu, resolve_activation
 from pprgnn.core.adjacency import Adjacency, times
-from pprgnn.core.backend.buffers import acquire, collect, release_later
-from pprgnn.core.backend.handles import object_of
+from pprgnn.core.backend.buffers import acquire, collect, object_of, release_later
 from pprgnn.core.backend.passes import pull_back
 from pprgnn.core.backend.passes import run as run_pass
-from pprgnn.core.checks import as_eps, check_inputs
 from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
-from pprgnn.core.problem import Problem
-from pprgnn.core.rounding import described
+from pprgnn.core.measure import described
+from pprgnn.core.problem import Problem, as_eps, check_inputs
 from pprgnn.core.solution import weakest
 from pprgnn.nn.adjacency_cache import adjacency_by_content
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.backend.buffers import states_on_disk
-from pprgnn.core.rounding import rounding_ignored
+from pprgnn.core.measure import rounding_ignored
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split

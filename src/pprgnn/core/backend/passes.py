@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pprgnn.core.backend import kernel
 from pprgnn.core.backend.buffers import acquire, buffer_index, collect, release, release_later, reserve
-from pprgnn.core.backend.rows import PartRows
+from pprgnn.core.backend.kernel import PartRows
 from pprgnn.core.problem import Problem, Recursion
 from pprgnn.core.recursion import Gradients, ascend, descend, pre_activation
 

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.passes import permuted, run_pass
-from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import Fixed
-from pprgnn.core.problem import Problem
+from pprgnn.core.problem import Problem, as_eps
 from pprgnn.core.solve import solve
 from pprgnn.core.steps import Steps
 from pprgnn.nn.infinite_depth import InfiniteDepth
