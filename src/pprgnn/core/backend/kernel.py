@@ -98,7 +98,7 @@ def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor], order:
 
 
 def look(sketch: Tensor, weight: Tensor, faint: float) -> tuple[Tensor, float] | None:
-    """What :func:`pprgnn.core.depth_memory.look` answers, or ``None`` where C cannot see the numbers."""
+    """What :func:`pprgnn.core.training_step.look` answers, or ``None`` where C cannot see the numbers."""
     probes, channels = sketch.shape
     square = weight.shape == (channels, channels) and weight.dtype == sketch.dtype in _SUFFIX and channels > 0
     library = _library(os.environ.get("PPRGNN_KERNEL")) if square and sketch.device.type == "cpu" else None
