@@ -9,7 +9,7 @@ from pprgnn.explore.answers import Question
 from pprgnn.explore.linear import LinearGraph, is_linear
 from pprgnn.explore.local import LocalGraph
 from pprgnn.explore.traced import WholeGraph
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import infinite_layers
 from pprgnn.training.explain import explain_node
 from pprgnn.training.model import forward
 

@@ -23,9 +23,9 @@ from pprgnn.core.solution import Solution, Status
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.explore.traced import Traced, gradients
 from pprgnn.nn.network import Network
-from pprgnn.nn.paper import CoPurchaseNet
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.stacked import NodeNet
+from pprgnn.nn.task_nets import CoPurchaseNet
 from pprgnn.nn.through_adjacency import SolvingAdjacency
 from pprgnn.training.attribution import learned_rows
 from pprgnn.training.batches import Batch

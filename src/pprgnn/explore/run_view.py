@@ -18,7 +18,7 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.explore.dataset_view import GRAPHS_KEPT, DatasetView, Parts
 from pprgnn.explore.graph_view import GraphView
 from pprgnn.explore.traced import follow_biases
-from pprgnn.nn.layers import infinite_layers, set_tolerance
+from pprgnn.nn.infinite_layer import infinite_layers, set_tolerance
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.guard import collected_warnings

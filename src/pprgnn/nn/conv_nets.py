@@ -13,7 +13,7 @@ from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import DepthRule
 from pprgnn.errors import DataError
-from pprgnn.nn.dropout import dropout as drop
+from pprgnn.nn.features import dropout as drop
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.network import GraphHead, Network, check_features
 

@@ -14,11 +14,16 @@ from torch_geometric.nn.resolver import aggregation_resolver
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.data.sparse_features import to_dense
 from pprgnn.errors import DataError
-from pprgnn.nn.dropout import Dropout
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.features import Dropout
+from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.through_adjacency import SolvingAdjacency
 
 SMALL = 1e-3  # beside the usual size of rows
+
+
+def ppr_layers(module: torch.nn.Module) -> list[tuple[str, PPRConv]]:
+    """Every :class:`PPRConv` in ``module`` with its name, in the order of the module."""
+    return [(name, layer) for name, layer in module.named_modules() if isinstance(layer, PPRConv)]
 
 
 class Network(torch.nn.Module):

@@ -24,7 +24,7 @@ from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured
 from pprgnn.core.measure import described
 from pprgnn.core.problem import Problem, as_eps, check_inputs
 from pprgnn.core.solution import weakest
-from pprgnn.nn.adjacency_cache import adjacency_by_content
+from pprgnn.nn.through_adjacency import adjacency_by_content
 
 OWN = "own"  # the rule or activation of the layer itself
 ALL = -1  # terms

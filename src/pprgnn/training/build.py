@@ -24,8 +24,8 @@ from pprgnn.data.sparse_features import (
     on_values,
     tensors_of,
 )
+from pprgnn.nn.features import read_sparse
 from pprgnn.nn.network import Network
-from pprgnn.nn.sparse_linear import read_sparse
 from pprgnn.training import label_input
 from pprgnn.training.config import ModelConfig
 from pprgnn.training.errors import TrainingError

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pprgnn.core.solution import ConvergenceWarning, Status
-from pprgnn.nn.infinite_layer import InfiniteLayer
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import InfiniteLayer, infinite_layers
 from pprgnn.training.errors import TrainingError
 
 EXPLODED = 1e4  # times the smallest loss so far, or 1

@@ -18,7 +18,7 @@ from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team, check_consistency
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import infinite_layers
 from pprgnn.training.average import RunningAverage
 from pprgnn.training.batches import Batch
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features

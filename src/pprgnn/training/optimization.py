@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from pprgnn.nn.layers import ppr_layers
-from pprgnn.nn.network import Network
+from pprgnn.nn.network import Network, ppr_layers
 from pprgnn.training.config import TrainingConfig
 
 WARM_UP = 0.3  # one-cycle: share of the steps in which the rate rises ...

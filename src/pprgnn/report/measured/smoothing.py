@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import infinite_layers
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing, Smoothing, SmoothingLine
 from pprgnn.report.measured.trained_run import TrainedRun

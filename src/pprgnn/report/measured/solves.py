@@ -19,8 +19,7 @@ from pprgnn.core.problem import Problem, as_eps
 from pprgnn.core.solve import solve
 from pprgnn.core.steps import Steps
 from pprgnn.nn.infinite_depth import InfiniteDepth
-from pprgnn.nn.infinite_layer import InfiniteLayer
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import InfiniteLayer, infinite_layers
 
 SMALL = 2_000_000  # numbers in a state: up to here, double precision takes no time worth mentioning
 

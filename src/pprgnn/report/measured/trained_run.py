@@ -16,7 +16,7 @@ from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.sparse_features import to_dense
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import infinite_layers
 from pprgnn.report.measured.budget import Allowance
 from pprgnn.report.measured.results import Missing
 from pprgnn.report.measured.solves import Solve, recorded, solves_of
