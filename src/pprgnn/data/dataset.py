@@ -76,6 +76,9 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     `distance`. Optional per-edge: `edge_weight`, `edge_attr`.
     """
 
+    _path: Path | None
+    _opened: list[tuple[Tensor, int]]
+
     def __init__(self, data: Data, slices: dict[str, Tensor] | None, facts: Facts) -> None:
         super().__init__(root=None)
         self._data, self.slices, self.facts = data, slices, facts
@@ -126,10 +129,8 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     @property
     def path(self) -> Path | None:
         """The prepared file behind the tensors; ``None`` from the moment that edges or features are changed."""
-        now, then = (
-            [(id(tensor), version) for tensor, version in each] for each in (self._versions(), self._opened)
-        )
-        if now != then:
+        now, then = self._versions(), self._opened
+        if [(id(each), count) for each, count in now] != [(id(each), count) for each, count in then]:
             self._path = None
         return self._path
 
@@ -138,7 +139,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         self._path, self._opened = path, self._versions()
 
     def _versions(self) -> list[tuple[Tensor, int]]:
-        """What is computed from, and how often it was written to, as far as torch counts: not through ``.data``."""
+        """Edges and features, and how often each was written to, as far as torch counts: not through ``.data``."""
         tensors = (self._data.get(name) for name in ("edge_index", "edge_weight", "x"))
         return [(each, -1 if each.is_inference() else each._version) for each in tensors if each is not None]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
@@ -216,15 +216,10 @@ def measure_afresh(module: torch.nn.Module) -> Iterator[None]:
     What comes out depends on the weights and on the input alone, and the steps after do not depend on what
     happened in the block. For results that are kept, shown or handed on.
     """
-    layers = [layer for _, layer in infinite_layers(module)]
-    before = [layer.depth_rule for layer in layers]
-    try:
-        for layer, rule in zip(layers, before, strict=True):
-            layer.depth_rule = rule.rule if isinstance(rule, DepthMemory) else rule
+    with ExitStack() as stack:
+        for _, layer in infinite_layers(module):
+            stack.enter_context(layer._measuring())
         yield
-    finally:
-        for layer, rule in zip(layers, before, strict=True):
-            layer.depth_rule = rule
 
 
 def depth_state(module: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -172,7 +172,7 @@ def cached_adjacency(
 
 def contents_of(*tensors: Tensor | None) -> tuple[int, ...]:
     """A checksum for each part of the tensors, sparse ones included."""
-    parts = [part for tensor in tensors if tensor is not None for part in _parts(tensor)]
+    parts = [part for tensor in tensors if tensor is not None for part in dense_parts(tensor)]
     for part in parts:
         check_memory(part, "A graph")
     return tuple(map(checksum, parts))
@@ -203,7 +203,7 @@ def _multipliers(device: torch.device) -> Tensor:
     return numbers.to(device)
 
 
-def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
+def dense_parts(tensor: Tensor) -> tuple[Tensor, ...]:
     """The dense tensors that it consists of."""
     if tensor.layout == torch.sparse_coo:
         return tensor._indices(), tensor._values()
