@@ -39,16 +39,13 @@ class Steps(Recursion):
 
     @property
     def graph(self) -> tuple[int, int, int]:
-        """Numbers of nodes and edges and a fingerprint."""
         return self.graph_facts()
 
     @property
     def strength(self) -> Tensor:
-        """The numbers that say what the function does, as far as they are known."""
         return self.numbers()
 
     def detach(self) -> Steps:
-        """The same numbers without their autograd history."""
         return replace(self, b=self.b.detach(), eps=self.eps.detach())
 
     def without_input(self) -> Steps:
@@ -69,7 +66,6 @@ class Steps(Recursion):
         return StepBounds(own * constant, slowest, own, at_zero / scale)
 
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor | None = None) -> Tensor:
-        """G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B)."""
         torch.mul(self.function(g), decay(n, self.eps), out=out)
         return self.activation.apply_(out.add_(self.b))
 

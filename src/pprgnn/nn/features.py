@@ -43,7 +43,6 @@ class TorchDropout(torch.nn.Dropout):
     """With torch's own random numbers; of sparse features, too."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop entries in training."""
         return on_values(super().forward, x)
 
 
@@ -51,7 +50,6 @@ class Dropout(torch.nn.Dropout):
     """:func:`dropout` as a module."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop entries in training."""
         return dropout(x, self.p, self.training)
 
 

@@ -148,7 +148,6 @@ class InfiniteDepth(InfiniteLayer):
         zeros(self.bias)
 
     def weights(self) -> list[Tensor]:
-        """Those of the convolution."""
         return matrices_of(self.conv)
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -115,7 +115,6 @@ class StackedNet(Network):
             start_small(self.embedding.weight)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
         super().reset_parameters()
         if self.embedding is not None:
             start_small(self.embedding.weight)
@@ -172,7 +171,6 @@ class NodeNet(StackedNet):
         self.head = torch.nn.Linear(self.state_channels, num_classes)
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """Dropout and the linear layer, row by row."""
         logits: Tensor = self.head(self.dropout(state))
         return logits
 
@@ -201,7 +199,6 @@ class GraphNet(StackedNet):
         )
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """Pooling and the linear layers."""
         logits: Tensor = self.head(state, batch, num_graphs)
         return logits
 

@@ -19,7 +19,14 @@ LEAST_SHARE, LEAST_SUM = 1e-2, 1e-6  # what a logarithm takes for nothing
 Layer: TypeAlias = Callable[..., PPRConv]  # infinite-depth layers that can take the place of ours
 
 
-class _PaperNet(Network):
+class _TaskNet(Network):
+    @property
+    def encode_is_deterministic(self) -> bool:
+        """Dropout, if there is any, comes after the messages."""
+        return True
+
+
+class _PaperNet(_TaskNet):
     def reset_parameters(self) -> None:
         """Draw all parameters anew; W and Ω evenly from ±1/√(size of the layer), as the published code does."""
         super().reset_parameters()
@@ -61,11 +68,6 @@ class PPINet(_PaperNet):
         """Nothing is left to do."""
         return state
 
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """There is no dropout."""
-        return True
-
 
 class CoPurchaseNet(_PaperNet):
     """One infinite-depth layer over nodes without features, then dropout and a linear layer.
@@ -100,20 +102,13 @@ class CoPurchaseNet(_PaperNet):
         torch.nn.init.uniform_(self.embedding.weight, -bound, bound)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """The infinite-depth layer."""
         rows = learned_rows(self.embedding.weight, x, edge_index, self.num_nodes)
         state: Tensor = self.conv(rows, edge_index, edge_weight)
         return state
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """Dropout and the linear layer, row by row."""
         logits: Tensor = self.head(self.dropout(state))
         return logits
-
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """Dropout comes after the messages."""
-        return True
 
 
 class PaperGraphNet(_PaperNet):
@@ -140,24 +135,17 @@ class PaperGraphNet(_PaperNet):
         self.reset_parameters()
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """The three layers."""
         state = check_features(x, self.in_channels, sparse=True)
         for conv in self.convs:
             state = conv(state, edge_index, edge_weight)
         return state
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """The sum over each graph, and the head."""
         logits: Tensor = self.head(state, batch, num_graphs)
         return logits
 
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """Dropout is in the head only."""
-        return True
 
-
-class LabelNet(Network):
+class LabelNet(_TaskNet):
     r"""Known labels of some nodes in, logits of all nodes out; it starts as label propagation.
 
     The input has a column for each class, and one that tells who has a label at all. All of them spread alike;
@@ -203,27 +191,19 @@ class LabelNet(Network):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
         super().reset_parameters()
         torch.nn.init.ones_(self.scale)
         torch.nn.init.zeros_(self.out.weight)
         torch.nn.init.zeros_(self.out.bias)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """The labels, spread."""
         state: Tensor = self.conv(check_features(x, self.in_channels), edge_index, edge_weight)
         return state
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """The head, row by row."""
         amounts = state.clamp(min=0.0)
         total = amounts[:, -1:] + LEAST_SUM
         shares = (amounts[:, :-1] / total + LEAST_SHARE).log()
         seen = self.norm(torch.cat([shares, total.log()], dim=1))
         correction: Tensor = self.out(self.dropout(self.lin(seen).relu()))
         return self.scale * shares + correction
-
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """Dropout comes after the messages."""
-        return True
