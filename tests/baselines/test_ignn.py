@@ -13,7 +13,7 @@ from pprgnn.baselines.eignn import EIGNNConv
 from pprgnn.baselines.ignn import IGNNConv, project_columns
 from pprgnn.baselines.mgnni import MGNNIConv
 from pprgnn.nn import GraphNet, NodeNet
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.network import ppr_layers
 from tests import reference
 from tests.problems import ZOO, draw_b, random_graph
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pprgnn import Adjacency
 from pprgnn.core import csr
 from pprgnn.core.backend import kernel
+from pprgnn.core.csr import cache_friendly_order
 from pprgnn.core.entries import coalesce
-from pprgnn.core.order import cache_friendly_order
 from tests.problems import both_ways
 
 CPU = torch.empty(0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pprgnn import Adjacency, leaky_relu, solve
-from pprgnn.core import depth_memory
+from pprgnn.core import training_step
 from pprgnn.core.activation import RELU, TANH
 from pprgnn.core.backend import kernel
 from pprgnn.core.problem import Problem
@@ -125,7 +125,7 @@ def test_a_look_at_a_step_is_that_of_torch(dtype, scale):
     weight *= scale
     sketch[:, 3] = 0.0
     found = kernel.look(sketch, weight, 1e-10)
-    expected = depth_memory.look(sketch.double(), weight.double(), 1e-10)
+    expected = training_step.look(sketch.double(), weight.double(), 1e-10)
     torch.testing.assert_close(found[0].double(), expected[0], rtol=1e-6, atol=1e-12)
     assert found[1] == pytest.approx(expected[1], rel=1e-6)
 

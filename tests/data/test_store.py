@@ -1,7 +1,9 @@
 """Prepared files: saved and opened again; a write that fails leaves the old file; the cache follows its files."""
 
+import copy
 import json
 import os
+import pickle
 import stat
 import time
 from dataclasses import replace
@@ -327,6 +329,25 @@ def test_what_is_not_in_the_file_is_built(large, monkeypatch):
         assert [subset.adjacency(i).num_nodes for i in range(2)] == [3, 1]
     large.transform = AddSelfLoops()
     assert large.adjacency(2).num_edges == 5
+
+
+def edited(dataset):
+    dataset.adjacency(2)  # and kept
+    dataset[2].edge_index[:] = torch.tensor([[0, 1], [1, 0]])
+    return dataset
+
+
+@pytest.mark.parametrize(
+    "carry", [lambda same: same, copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+def test_a_graph_that_was_edited_in_memory_has_its_own_adjacency(large, tmp_path, carry):
+    assert carry(large).path == large.path
+    changed = carry(edited(large))
+    assert changed.adjacency(2).to_dense()[0].tolist() == [0, 1, 0]
+    assert changed.path is None
+    again = open_file(tmp_path / "toy.safetensors")  # the file is as it was, and so is what was kept of it
+    assert again.path is not None
+    assert again.adjacency(2).to_dense()[0].tolist() == [0, 0, 1]
 
 
 def test_a_kept_adjacency_belongs_to_what_is_open(large, tmp_path):

@@ -17,8 +17,8 @@ import pprgnn
 from pprgnn import Adjacency, Certificate, DepthMemory, Fixed, Influence, Measured
 from pprgnn.core.activation import resolve_activation
 from pprgnn.core.backend import kernel
-from pprgnn.core.backend import rows as part_rows
 from pprgnn.core.backend.passes import pull_back, step
+from pprgnn.core.csr import rows as part_rows
 from pprgnn.core.problem import Problem
 from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
 from pprgnn.distributed.exchange import HaloExchange

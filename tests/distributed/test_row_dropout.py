@@ -9,7 +9,7 @@ from torch import Tensor
 from pprgnn.data.sparse_features import compact
 from pprgnn.distributed import row_dropout
 from pprgnn.distributed.row_dropout import RowDropout, use_row_dropout
-from pprgnn.nn.dropout import Dropout, TorchDropout
+from pprgnn.nn.features import Dropout, TorchDropout
 
 
 def masks(numbers, dropout, nodes: Tensor | None, columns: int = 8, rows: int | None = None) -> Tensor:

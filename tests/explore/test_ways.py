@@ -10,7 +10,7 @@ from pprgnn.explore import run_view as graph_view
 from pprgnn.explore.answers import Question
 from pprgnn.explore.local import LocalGraph
 from pprgnn.explore.traced import LeftError, LinearGraph, WholeGraph, asker_gone, is_linear
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import infinite_layers
 from pprgnn.training.explain import explain_node
 from pprgnn.training.model import forward
 

@@ -8,7 +8,7 @@ import torch
 
 from pprgnn import Adjacency
 from pprgnn.nn import PPRConv, adjacency_cache
-from pprgnn.nn.adjacency_cache import BLOCK, CAPACITY, adjacency_by_content, cached_adjacency, checksum
+from pprgnn.nn.through_adjacency import BLOCK, CAPACITY, adjacency_by_content, cached_adjacency, checksum
 
 EDGES = [[0, 1, 1, 2], [1, 0, 2, 1]]
 

@@ -158,7 +158,7 @@ def test_adjacency_as_input(graph, reorder, smooth):
 
 
 def test_learned_weights_of_a_graph_in_another_order(monkeypatch):
-    monkeypatch.setattr("pprgnn.core.order.LARGE_GRAPH", 0)
+    monkeypatch.setattr("pprgnn.core.csr.LARGE_GRAPH", 0)
     generator = torch.Generator().manual_seed(0)
     x, edge_index = torch.randn(30, 4, dtype=torch.float64), torch.randint(0, 30, (2, 60), generator=generator)
     edge_weight = torch.rand(60, dtype=torch.float64, generator=generator)

@@ -5,7 +5,7 @@ import torch
 
 from pprgnn.data.sparse_features import compact
 from pprgnn.nn import GraphNet, NodeNet
-from pprgnn.nn.dropout import Dropout, TorchDropout, dropout
+from pprgnn.nn.features import Dropout, TorchDropout, dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.6, 0.9])

@@ -9,7 +9,7 @@ from torch_geometric.nn.dense.linear import Linear
 
 from pprgnn.data.sparse_features import compact, on_values
 from pprgnn.nn import NodeNet, sparse_linear
-from pprgnn.nn.sparse_linear import read_sparse
+from pprgnn.nn.features import read_sparse
 
 
 def drawn(rows, columns, share=0.05):

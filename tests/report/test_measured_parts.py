@@ -18,7 +18,7 @@ from pprgnn.core.bounds import StepBounds
 from pprgnn.core.problem import Problem
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.nn import PPRConv
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import infinite_layers
 from pprgnn.report.measured.measure import baselines, classes, published, spread_labels
 from pprgnn.report.measured.recursions import (
     arriving_gradients,

@@ -11,7 +11,8 @@ from pprgnn.core.depth import Measured
 from pprgnn.data import load
 from pprgnn.data.dataset import Facts, GraphDataset, find_node, node_name
 from pprgnn.errors import DataError
-from pprgnn.nn.layers import depth_state, ppr_layers
+from pprgnn.nn.infinite_layer import depth_state
+from pprgnn.nn.network import ppr_layers
 from pprgnn.training import attribution, memory
 from pprgnn.training.build import Shape, build_network, feature_kind, features
 from pprgnn.training.config import Config

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.own.tables import from_tables
-from pprgnn.nn.layers import depth_state
+from pprgnn.nn.infinite_layer import depth_state
 from pprgnn.training.attribution import ENOUGH, FEWEST, MOST, ROUNDING
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import explain_graph, explain_node

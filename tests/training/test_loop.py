@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
-from pprgnn.nn.layers import infinite_layers, set_tolerance
+from pprgnn.nn.infinite_layer import infinite_layers, set_tolerance
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, evaluate
 from pprgnn.training.loop import Training

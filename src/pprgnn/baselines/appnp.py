@@ -12,7 +12,7 @@ from torch_geometric.nn import APPNP, MLP
 from pprgnn.baselines.baseline import Task, TaskNetwork
 from pprgnn.baselines.exact_pagerank import dropping_power_iteration, exact_pagerank, power_iteration
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.nn.dropout import TorchDropout, dropout
+from pprgnn.nn.features import TorchDropout, dropout
 from pprgnn.nn.through_adjacency import through_adjacency
 
 

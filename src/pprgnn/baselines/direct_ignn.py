@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pprgnn.core.activation import RELU, Activation
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.checks import check_inputs, finite
+from pprgnn.core.problem import check_inputs, finite
 from pprgnn.core.solution import ConvergenceWarning, Solution, Status
 
 STOP = 3e-6  # the published rule: no number changes by more than this, however large or small they are

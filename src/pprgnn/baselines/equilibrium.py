@@ -25,8 +25,7 @@ from pprgnn.core.backend import kernel
 from pprgnn.core.backend.buffers import acquire, release
 from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.backend.passes import in_inner_order
-from pprgnn.core.checks import check_inputs, finite
-from pprgnn.core.problem import Problem
+from pprgnn.core.problem import Problem, check_inputs, finite
 from pprgnn.core.solution import ConvergenceWarning, Solution, Status
 
 BUNDLE = 4  # steps before the first look; later bundles are as long as the contraction seen so far suggests

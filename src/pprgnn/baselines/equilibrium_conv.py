@@ -10,8 +10,7 @@ from torch import Tensor
 
 from pprgnn.baselines.equilibrium import equilibrium
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.checks import resolve_depth
-from pprgnn.core.depth import Fixed, Measured
+from pprgnn.core.depth import Fixed, Measured, resolve_depth
 from pprgnn.core.solution import Solution
 from pprgnn.nn.ppr_conv import PPRConv
 

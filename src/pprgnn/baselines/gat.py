@@ -12,7 +12,7 @@ from torch_geometric.nn import GATConv
 from pprgnn.baselines.baseline import Task, TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.errors import DataError
-from pprgnn.nn.dropout import dropout
+from pprgnn.nn.features import dropout
 from pprgnn.nn.stacked import norm_layer
 
 

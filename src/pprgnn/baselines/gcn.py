@@ -14,7 +14,7 @@ from torch_geometric.utils import dropout_edge
 from pprgnn.baselines.baseline import Task, TaskNetwork
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.errors import DataError
-from pprgnn.nn.dropout import dropout
+from pprgnn.nn.features import dropout
 from pprgnn.nn.stacked import norm_layer
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 

@@ -10,7 +10,7 @@ from torch_geometric.nn import GCN2Conv
 
 from pprgnn.baselines.baseline import Task, TaskNetwork
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.nn.dropout import dropout
+from pprgnn.nn.features import dropout
 from pprgnn.nn.through_adjacency import through_adjacency
 
 

@@ -16,7 +16,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.csr import csr_tensor, index_dtype
 from pprgnn.errors import DataError
-from pprgnn.nn.dropout import TorchDropout
+from pprgnn.nn.features import TorchDropout
 
 REMEDY = "raise model.own.max_steps, or keep K small with a lower training.recursion_lr"
 

@@ -10,7 +10,7 @@ from torch_geometric.nn import MLP
 from torch_geometric.nn.resolver import aggregation_resolver
 
 from pprgnn.baselines.baseline import Baseline, Task, TaskNetwork
-from pprgnn.nn.dropout import TorchDropout
+from pprgnn.nn.features import TorchDropout
 from pprgnn.nn.network import check_batch
 
 

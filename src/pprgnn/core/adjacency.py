@@ -5,7 +5,6 @@ Entry (i, j) of Ã lets node i read node j. An edge ``j -> i`` of a PyG ``edge_i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,23 +12,22 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from pprgnn.core.backend.buffers import acquire, release
-from pprgnn.core.backend.handles import handle_of
-from pprgnn.core.backend.kernel import multiply
-from pprgnn.core.backend.rows import PartRows, StateSpace
-from pprgnn.core.csr import csr_tensor, fingerprint, index_dtype, move, permute, rows, transpose
-from pprgnn.core.entries import (
-    Facts,
-    Normalization,
-    as_edges,
-    check_entries,
-    check_memory,
-    check_tensors,
-    coalesce,
-    fill_diagonal,
-    normalize_weights,
+from pprgnn.core import entries
+from pprgnn.core.backend.buffers import acquire, handle_of, release
+from pprgnn.core.backend.kernel import PartRows, multiply
+from pprgnn.core.csr import (
+    bound_norm,
+    cache_friendly_order,
+    csr_tensor,
+    fingerprint,
+    index_dtype,
+    move,
+    permute,
+    rows,
+    transpose,
 )
-from pprgnn.core.order import cache_friendly_order
+from pprgnn.core.entries import Normalization
+from pprgnn.core.solution import StateSpace
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -96,8 +94,8 @@ class Adjacency(StateSpace):
         An ``EdgeIndex`` of PyG is taken as well, with the number of nodes that it tells. Gradients flow back to
         ``edge_weight``, through the normalisation.
         """
-        edges = as_edges(edge_index)
-        check_memory(edges, "edge_index")
+        edges = entries.as_edges(edge_index)
+        entries.check_memory(edges, "edge_index")
         if num_nodes is None:
             known = [size for size in getattr(edge_index, "sparse_size", tuple)() if size is not None]
             num_nodes = max([*known, int(edges.max()) + 1 if edges.numel() else 0])
@@ -118,7 +116,7 @@ class Adjacency(StateSpace):
         """Build from a sparse COO, CSR or CSC tensor in PyG's convention: rows are targets (``adj.t()``)."""
         size = _square(tuple(adj_t.shape), "A sparse adjacency tensor")
         if adj_t.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
-            check_memory(adj_t._values() if adj_t.layout == torch.sparse_coo else adj_t.values(), "adj_t")
+            entries.check_memory(adj_t._values() if adj_t.layout == torch.sparse_coo else adj_t.values(), "adj_t")
         if adj_t.layout == torch.sparse_coo:
             adj_t = adj_t.coalesce()
             row, col = adj_t.indices()
@@ -177,11 +175,10 @@ class Adjacency(StateSpace):
     @classmethod
     def from_state(cls, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> Adjacency:
         """Take back what :meth:`state` gave: tensors are looked through but not copied, and may be mapped."""
-        known = Facts.from_text(facts)
-        check_tensors(tensors, known.num_nodes)
-        adj = cls(**tensors, normalize=known.normalize)
-        adj._matrix_t = adj.matrix if known.symmetric else None
-        adj._norm_bound = known.norm_bound
+        num_nodes, normalize, symmetric, norm_bound = entries.read_facts(facts)
+        entries.check_tensors(tensors, num_nodes)
+        adj = cls(**tensors, normalize=normalize)
+        adj._matrix_t, adj._norm_bound = adj.matrix if symmetric else None, norm_bound
         return adj
 
     @classmethod
@@ -196,16 +193,16 @@ class Adjacency(StateSpace):
         reorder: bool | Literal["auto"],
         dtype: torch.dtype | None,
     ) -> Adjacency:
-        weight = check_entries(row, col, weight, num_nodes, normalize, dtype)
-        crow, col, weight = coalesce(row, col, weight, num_nodes)
+        weight = entries.check_entries(row, col, weight, num_nodes, normalize, dtype)
+        crow, col, weight = entries.coalesce(row, col, weight, num_nodes)
         if add_self_loops:
-            crow, col, weight = fill_diagonal(crow, col, weight)
+            crow, col, weight = entries.fill_diagonal(crow, col, weight)
         order, rank = cache_friendly_order(crow, col, reorder), None
         if order is not None:
             crow, col, source, rank = permute(crow, col, order)
             weight = move(weight, source)
             del source
-        value = normalize_weights(crow, col, weight, normalize, order)
+        value = entries.normalize_weights(crow, col, weight, normalize, order)
         return cls(crow, col, value, normalize=normalize, order=order, rank=rank)
 
     # ------------------------------------------------------------------------------------------------- facts
@@ -227,22 +224,22 @@ class Adjacency(StateSpace):
     @cached_property
     def fingerprint(self) -> int:
         """A number that is the same for the same matrix, also in another process; computed once."""
-        return fingerprint(self.matrix.crow_indices(), self.matrix.col_indices(), self.matrix.values())
+        return fingerprint(*self.indices, self.matrix.values())
 
     @cached_property
     def row(self) -> Tensor:
         """The row of every entry, in the inner order."""
-        return rows(self.matrix.crow_indices()).long()
+        return rows(self.indices[0]).long()
 
     @property
     def col(self) -> Tensor:
         """The column of every entry, in the inner order."""
-        return self.matrix.col_indices().long()
+        return self.indices[1].long()
 
     @cached_property
     def longest_row(self) -> int:
         """The largest number of entries in a row."""
-        return int(self.matrix.crow_indices().diff().max()) if self.num_nodes else 0
+        return int(self.indices[0].diff().max()) if self.num_nodes else 0
 
     @property
     def matrix_t(self) -> Tensor:
@@ -258,40 +255,16 @@ class Adjacency(StateSpace):
 
     @property
     def norm_bound(self) -> float:
-        """An upper bound of ‖Ã‖₂, computed once.
-
-        For x > 0 and a non-negative matrix M, ‖M‖₂² = ρ(MᵀM) <= max_i (MᵀMx)_i / x_i (Collatz and Wielandt);
-        a few power iterations make it tight, and ``‖Ã‖₂ <= ‖|Ã|‖₂`` covers negative weights. Rounding is included.
-        """
+        """An upper bound of ‖Ã‖₂, computed once."""
         if self._norm_bound is None:
-            self._norm_bound = self._bound_norm()
+            value, even = self.matrix.values(), self.normalize == "sym" and self.is_symmetric
+            if even and bool((value >= 0).all()) and bool(value.any()):
+                # √degree is an eigenvector for the eigenvalue 1, without a negative number: no other is larger.
+                # Each entry is off by four roundings at most, since degrees are added up in double precision.
+                self._norm_bound = 1 + 1e-6
+            else:
+                self._norm_bound = bound_norm(self.matrix, self.matrix_t)
         return self._norm_bound
-
-    def _bound_norm(self, iterations: int = 20) -> float:
-        value = self.matrix.values()
-        largest = float(value.abs().max()) if value.numel() else 0.0
-        if largest == 0.0:
-            return 0.0
-        if self.normalize == "sym" and self.is_symmetric and bool((value >= 0).all()):
-            # √degree is an eigenvector for the eigenvalue 1 and has no negative number: no eigenvalue is larger.
-            # Each entry is off by four roundings at most, since degrees are added up in double precision.
-            return 1 + 1e-6
-        # In double precision, and scaled: squares of the entries must not leave the range of their type.
-        there, back = (
-            csr_tensor(matrix.crow_indices(), matrix.col_indices(), matrix.values().abs().double() / largest)
-            for matrix in (self.matrix, self.matrix_t)
-        )
-        x = torch.ones(self.num_nodes, 1, dtype=torch.float64, device=self.device)
-        product, y = torch.empty_like(x), torch.empty_like(x)
-        smallest = math.inf
-        for _ in range(iterations):
-            multiply(back, multiply(there, x, out=product), out=y)
-            smallest = min(smallest, float((y / x).max()))
-            x = (y / y.max()).clamp_(min=1e-30)  # any x > 0 gives a bound, but none that underflows to 0
-        # A sum of k positive numbers, in whatever order, is off by k roundings at most; the entries by four.
-        terms = sum(int(matrix.crow_indices().diff().max()) for matrix in (there, back))
-        rounding = (terms + 10) * 2.0**-53 + 4 * torch.finfo(self.dtype).eps
-        return largest * math.sqrt(smallest) * (1 + rounding)
 
     def in_inner_order(self) -> tuple[Adjacency, Tensor | None]:
         """The same matrix, not copied, with its nodes numbered as they are kept inside, and their order.
@@ -306,13 +279,14 @@ class Adjacency(StateSpace):
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         """The tensors to store, not copied, and facts as text, for :meth:`from_state`."""
-        matrix = self.matrix
-        tensors = {"crow": matrix.crow_indices(), "col": matrix.col_indices(), "value": matrix.values()}
+        tensors = {"crow": self.indices[0], "col": self.indices[1], "value": self.matrix.values()}
         if self.order is not None and self.rank is not None:
             tensors |= {"order": self.order, "rank": self.rank}
+        symmetric = "yes" if self.is_symmetric else "no"
+        facts = {"num_nodes": str(self.num_nodes), "normalize": self.normalize or "none", "symmetric": symmetric}
         quick = self.normalize == "sym" and self.is_symmetric
         bound = self.norm_bound if quick else self._norm_bound
-        return tensors, Facts(self.num_nodes, self.normalize, self.is_symmetric, bound).to_text()
+        return tensors, facts if bound is None else facts | {"norm_bound": repr(bound)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by :meth:`state`: torch can do neither with a sparse CSR tensor."""
@@ -373,7 +347,7 @@ class Adjacency(StateSpace):
         value = self.value.to(**kwargs)
         if value is self.value:
             return self
-        crow, col = (index.to(value.device) for index in (self.matrix.crow_indices(), self.matrix.col_indices()))
+        crow, col = (index.to(value.device) for index in self.indices)
         order, rank = (None if index is None else index.to(value.device) for index in (self.order, self.rank))
         copy = Adjacency(crow, col, value, normalize=self.normalize, order=order, rank=rank)
         if self._matrix_t is self.matrix:
@@ -389,7 +363,7 @@ class Adjacency(StateSpace):
 
     def edge_gradient(self, left: Tensor, right: Tensor) -> Tensor:
         """⟨left_i, right_j⟩ for every stored entry (i, j); rows in the inner order."""
-        result, col = torch.empty_like(self.value), self.matrix.col_indices()
+        result, col = torch.empty_like(self.value), self.indices[1]
         chunk = max(1, (1 << 24) // max(1, left.size(1)))  # bounds the scratch memory, whatever the graph
         for start in range(0, self.num_edges, chunk):
             part = slice(start, start + chunk)

@@ -12,8 +12,7 @@ from torch import Tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.passes import pull_back
-from pprgnn.core.checks import check_terms
-from pprgnn.core.problem import Problem
+from pprgnn.core.problem import Problem, check_terms
 
 TERMS = 5  # by default
 SMALL_STATE = 1 << 20  # entries: up to so many, a copy of G⁽⁰⁾ for φ' is quicker than a mask of it

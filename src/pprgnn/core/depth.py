@@ -5,7 +5,9 @@ Errors are relative, ‖G⁽⁰;ᵏ⁾ - G⁽⁰;∞⁾‖ / ‖B‖ in the Frob
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -38,14 +40,7 @@ def run_at_depth(
 ) -> tuple[Depth, Result]:
     """Run a pass as deep as the rule says; a rule that re-uses depths also looks at what came out.
 
-    Args:
-        rule: a depth rule.
-        problem: the recursion, without autograd history.
-        tol: the error allowed.
-        max_depth: the cap.
-        levels: so many states beside G⁽⁰⁾ must be converged.
-        run: a pass of some depth.
-        training: whether this is one of many steps, whose depths may be re-used, and not an answer.
+    ``training``: whether this is one of many steps, whose depths may be re-used, and not an answer.
     """
     watch = getattr(rule, "run", None)
     if watch is not None:
@@ -66,7 +61,6 @@ class Fixed:
             raise ValueError(f"A depth must be >= 0, but came as {self.k}.")
 
     def choose(self, problem: Recursion, tol: float, max_depth: int, levels: int) -> Depth:
-        """Return k itself."""
         return Depth(self.k, Status.FIXED)
 
 
@@ -78,7 +72,6 @@ class Certificate:
     """
 
     def choose(self, problem: Recursion, tol: float, max_depth: int, levels: int) -> Depth:
-        """Return the smallest certified depth, or the cap."""
         bounds = problem.bounds()
         k = bounds.depth(tol, max_depth, levels)
         if k is None:
@@ -113,7 +106,6 @@ class Measured:
     """
 
     def choose(self, problem: Recursion, tol: float, max_depth: int, levels: int) -> Depth:
-        """Return the smallest depth found whose measured error is below ``tol``."""
         bounds = problem.bounds()
         cheap = bounds.depth(tol, 6, levels)
         if cheap is not None:  # a search would cost more than it can save
@@ -123,3 +115,18 @@ class Measured:
             if deepest is None:
                 return compare(comparison, tol, max_depth)
             return prove(comparison, bounds.error(deepest), tol, deepest)
+
+
+def resolve_depth(depth: int | DepthRule | None) -> DepthRule:
+    """An integer is a fixed depth, ``None`` the default rule."""
+    if depth is None:
+        return Measured()
+    with suppress(TypeError):
+        if not isinstance(depth, bool):
+            return Fixed(operator.index(depth))  # type: ignore[arg-type]
+    if isinstance(depth, int | type) or not hasattr(depth, "choose"):
+        raise ValueError(
+            f"depth must be None, an integer or a depth rule (Measured(), Certificate(), Influence(), Fixed(k)), "
+            f"but came as {depth!r}."
+        )
+    return depth

@@ -7,179 +7,26 @@ those that were checked, when its turn has come, and for everything that is not 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
-from typing import Any, Generic, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
 
-from pprgnn.core.backend import kernel
 from pprgnn.core.depth import Measured, Result, Run
+from pprgnn.core.measure import PAIRS, ROUNDINGS, another_pass, estimated
 from pprgnn.core.problem import Recursion
-from pprgnn.core.rounding import PAIRS, ROUNDINGS, another_pass, estimated
 from pprgnn.core.solution import MARGIN, Depth, Sketch, Status, unit_roundoff
+from pprgnn.core.training_step import SMALL, CheckedStep, Differences, TrainingStep, log_gain, look_at, rows_of
 
-PROBES = 16  # random vectors that sketch an input; with few, that of a channel may be small by chance
 START = 8  # depth of the first pass where there is no better guess
 SMALLEST = 1e-12  # below, an error is noise
 SLACK = 5.0  # how far below the aim (log) an error must be to say that a pass is much too deep
 TINY = 1e-12  # of ‖B‖: numbers of this size must not underflow
-FAINT = 1e-10  # below, the share of a channel is as good as none
 SENSITIVE = 5.0  # where parts of B may grow by more than this (log), each of its rows is looked at
-
-
-class Differences(NamedTuple):
-    """How a step differs from the one that was checked last."""
-
-    turn: float  # relative change of W since the step before, times depth
-    weight: float  # the same since the step that was checked
-    rate: float  # of log ε, times depth
-    graph: float  # 1: another one
-    size: float  # of log (nodes, edges)
-    jump: float  # relative change of B, and of its size (log), since the step before
-    input: float  # the same since the step that was checked
-    surge: float  # by which factor (log) the share of a channel has grown since the step before
-    channels: float  # the same since the step that was checked
-    output: float  # change of log (‖G⁽⁰⁾‖ / ‖B‖); known after the pass
-
-    @property
-    def movement(self) -> float:
-        """How far weights and input have gone on; what that does to an error is learned."""
-        return max(self.weight, self.input / SMALL.jump)
-
-    @property
-    def grown(self) -> bool:
-        """Whether a channel may have become stronger, and with it what it adds to the error."""
-        return self.surge > SMALL.surge or self.channels > SMALL.channels or self.turn > SMALL.turn
-
-    @property
-    def unlike(self) -> bool:
-        """Whether input or graph are others; weights and rates move, but in a known way."""
-        return (
-            self.graph > SMALL.graph
-            or self.size > SMALL.size
-            or self.jump > SMALL.jump
-            or self.input > SMALL.input
-            or self.surge > SMALL.surge
-            or self.channels > 1.5 * SMALL.channels
-        )
-
-
-# Within these, the error follows from that of the step checked last; found by the schedules of tests/attack.
-SMALL = Differences(
-    turn=1.5, weight=4.0, rate=1.0, graph=0.5, size=0.1, jump=0.15, input=0.6, surge=0.3, channels=1.0, output=0.5
-)
-
-
-@dataclass(frozen=True)
-class _Step:
-    """What is looked at in every step."""
-
-    graph: tuple[int, int, int]
-    eps: float
-    log_scale: float  # of ‖B‖
-    weight: Tensor
-    sketch: Tensor  # random projections of B, relative to ‖B‖
-    size: float  # of the sketch
-    rows: Tensor | None = None  # size (log) and direction of each row of B, where small ones may matter
-
-    def comparable(self, other: _Step) -> bool:
-        """Whether both are steps of the same layer."""
-        pairs = ((self.sketch, other.sketch), (self.weight, other.weight))
-        return all(a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs)
-
-    @cached_property
-    def _seen(self) -> tuple[Tensor, float]:
-        return kernel.look(self.sketch, self.weight, FAINT) or look(self.sketch, self.weight, FAINT)
-
-    @cached_property
-    def log_norm(self) -> float:
-        """Of W."""
-        return math.log(max(self._seen[1], 1e-30))
-
-    def changes(self, then: _Step) -> tuple[float, float, float]:
-        """‖ΔW‖, the same of the sketch, and by which factor the share of a channel has grown."""
-        weight, sketch = torch.dist(self.weight, then.weight), torch.dist(self.sketch, then.sketch)
-        growth = float((self._seen[0] / then._seen[0]).max())
-        if self.rows is not None and then.rows is not None and self.rows.shape == then.rows.shape:
-            moved = float((self.rows - then.rows).abs_().max())
-            growth = max(growth, math.exp(min(moved, 700.0))) if moved == moved else math.nan
-        return float(weight), float(sketch), growth
-
-
-def look(sketch: Tensor, weight: Tensor, faint: float) -> tuple[Tensor, float]:
-    """The share of each channel in B and in what the next steps make of it, as far as the sketch tells; ‖W‖."""
-    shares: Tensor = torch.linalg.vector_norm(sketch, dim=0).add_(faint)
-    spread, norm = shares, float(torch.linalg.vector_norm(weight))
-    if weight.dim() == 2 and weight.size(0) == len(shares):
-        coupled = weight.abs() / max(norm, 1e-30)
-        for _ in range(3):
-            spread = shares + spread @ coupled + coupled @ spread
-    return spread, norm
-
-
-@dataclass(frozen=True)
-class _Checked:
-    """A step whose error is known: the difference between its pass and one of ``depth``."""
-
-    step: _Step
-    depth: int
-    log_error: float
-    log_output: float
-
-    @cached_property
-    def _gain(self) -> float:
-        return _gain(self.log_error, self.depth, self.step.eps)
-
-    def factor(self, n: int) -> float:
-        """By which factor (log) level n changed the error."""
-        return self._gain - math.log1p(n * self.step.eps)
-
-    def log_error_of(self, step: _Step) -> float:
-        """What to expect of another step at the same depth, by how W and ε have moved."""
-        decays = 0.0
-        if step.eps != self.step.eps:
-            decays = sum(math.log1p(n * self.step.eps) - math.log1p(n * step.eps) for n in range(self.depth))
-        return self.log_error + self.depth * (step.log_norm - self.step.log_norm) + decays
-
-    def log_error_at(self, depth: int, step: _Step) -> float:
-        """The same at another depth."""
-        if depth < self.depth:
-            return self.log_error_of(step) - sum(self.factor(n) for n in range(depth, self.depth))
-        return next(itertools.islice(self.deeper(step), depth - self.depth, None))
-
-    def deeper(self, step: _Step) -> Iterator[float]:
-        """The same at this depth, one level deeper, and so on; what deeper passes gain is taken with caution."""
-        error = self.log_error_of(step)
-        moved = step.log_norm - self.step.log_norm + math.log(self.step.eps / step.eps)  # at large n
-        for n in itertools.count(self.depth):
-            yield error
-            error += 0.7 * min(self.factor(n) + max(moved, 0.0), -0.1)
-
-    def depth_for(self, step: _Step, aim: float, max_depth: int) -> int:
-        """The smallest depth, from this one on, at which ``aim`` (log) is expected."""
-        depths = range(self.depth, max_depth)
-        expected = zip(depths, self.deeper(step), strict=False)
-        return next((depth for depth, error in expected if error <= aim), max_depth)
-
-    def enough(self, aim: float) -> int:
-        """The depth at which the error of this very step was about ``aim`` (log)."""
-        depth, error = self.depth, self.log_error
-        while error > aim:
-            error, depth = error + min(self.factor(depth), -0.1), depth + 1
-        while depth > max(self.depth - 8, 1) and error - min(self.factor(depth - 1), -0.1) <= aim:
-            error, depth = error - min(self.factor(depth - 1), -0.1), depth - 1
-        return depth
-
-
-def _gain(log_error: float, depth: int, eps: float) -> float:
-    """log κ, where the factors κ βₙ of all levels give this error."""
-    return (log_error + sum(math.log1p(n * eps) for n in range(depth))) / max(depth, 1)
 
 
 @dataclass
@@ -201,31 +48,33 @@ class DepthMemory:
 
     rule: Measured = field(default_factory=Measured)
     share: float = 0.03
-    checks: int = 0
-    _last: _Checked | None = field(default=None, repr=False)
-    _before: _Step | None = field(default=None, repr=False)  # the last training step, checked or not
-    _depth: int = field(default=0, repr=False)  # of the last training step
-    _of_guess: float = field(default=1.0, repr=False)  # the share of a guessed depth that is needed
-    # How much larger (log) an error was than expected, by how far weights and input had moved.
-    _surprises: deque[float] = field(default_factory=lambda: deque(maxlen=8), repr=False)
-    _needed: deque[int] = field(default_factory=lambda: deque(maxlen=16), repr=False)  # by unlike steps
-    _unlike: deque[Differences] = field(default_factory=lambda: deque(maxlen=8), repr=False)
-    _unlike_steps: int = field(default=0, repr=False)  # in a row
-    _unchecked: int = field(default=0, repr=False)  # of these, since the last check
-    _good_checks: int = field(default=0, repr=False)  # of these, in a row
-    _work: float = field(default=0.0, repr=False)  # since the last check
-    _failed: int = field(default=0, repr=False)  # checks in a row that ended without two depths that agree
-    _pause: int = field(default=0, repr=False)  # steps until the next attempt
-    _failure: Depth | None = field(default=None, repr=False)
-    _rounding: bool = field(default=False, repr=False)  # whether rounding was too large at the last check
-    _peak: float = field(default=0.0, repr=False)  # by how much (log) small entries of B may grow
-    _delicate: bool = field(default=False, repr=False)  # whether rounding may decide between branches
-    _doubtful: bool = field(default=False, repr=False)  # whether every step must be checked
+    checks: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.forget()
 
     def forget(self) -> None:
         """Start anew."""
-        fresh = DepthMemory(self.rule, self.share)
-        vars(self).update(vars(fresh))
+        self.checks = 0
+        self._last: CheckedStep | None = None
+        self._before: TrainingStep | None = None  # the last training step, checked or not
+        self._depth = 0  # of the last training step
+        self._of_guess = 1.0  # the share of a guessed depth that is needed
+        # How much larger (log) an error was than expected, by how far weights and input had moved.
+        self._surprises: deque[float] = deque(maxlen=8)
+        self._needed: deque[int] = deque(maxlen=16)  # by unlike steps
+        self._unlike: deque[Differences] = deque(maxlen=8)
+        self._unlike_steps = 0  # in a row
+        self._unchecked = 0  # of these, since the last check
+        self._good_checks = 0  # of these, in a row
+        self._work = 0.0  # since the last check
+        self._failed = 0  # checks in a row that ended without two depths that agree
+        self._pause = 0  # steps until the next attempt
+        self._failure: Depth | None = None
+        self._rounding = False  # whether rounding was too large at the last check
+        self._peak = 0.0  # by how much (log) small entries of B may grow
+        self._delicate = False  # whether rounding may decide between branches
+        self._doubtful = False  # whether every step must be checked
 
     def choose(self, problem: Recursion, tol: float, max_depth: int, levels: int) -> Depth:
         """As :attr:`rule` does: without a pass there is nothing to look at."""
@@ -248,7 +97,7 @@ class DepthMemory:
             trial.go(self._failure.k)
             known = Depth(trial.depth, self._failure.status, estimated_error=self._failure.measured_error)
             return known, trial.result
-        step = _look(problem, scale, rows=self._peak > SENSITIVE)
+        step = look_at(problem, scale, rows=self._peak > SENSITIVE)
         if self._last is None:
             self._before = step
             guess = trial.guess(START)
@@ -257,7 +106,7 @@ class DepthMemory:
             if self._last is not None:
                 self._of_guess = min(self._last.enough(trial.aim) / guess, 1.0)
             return checked
-        differences = self._compare(problem, step)
+        differences = step.differences(self._last.step, self._before, max(self._depth, 1), problem.space)
         self._before = step
         trial.go(self._expected_depth(trial, step, differences))
         differences = differences._replace(output=abs(trial.log_output - self._last.log_output))
@@ -270,44 +119,7 @@ class DepthMemory:
         status = Status.CAPPED if capped else Status.ROUNDING if self._rounding else Status.REUSED
         return Depth(trial.depth, status, estimated_error=math.exp(min(error, 700.0))), trial.result
 
-    # ------------------------------------------------------------------------------------------------ decisions
-    def _compare(self, problem: Recursion, step: _Step) -> Differences:
-        assert self._last is not None
-        checked, depth = self._last.step, max(self._depth, 1)
-        if not step.comparable(checked):  # another layer, or the same in another precision
-            return Differences(math.inf, math.inf, 0.0, 1.0, *(math.inf,) * 5, 0.0)
-        sizes = zip(step.graph[:2], checked.graph[:2], strict=True)
-
-        def changes(then: _Step) -> tuple[float, float, float]:
-            weight, sketch, growth = step.changes(then)
-            sketch, growth = problem.space.reduce(sketch, growth)
-            turn, growth = depth * weight / math.exp(then.log_norm), math.log(max(growth, 1e-30))
-            if step.graph[0] != then.graph[0]:
-                return turn, 1.0, growth
-            change = sketch / max(then.size, 1e-30)  # it may be 0 by chance
-            return turn, max(change, abs(step.log_scale - then.log_scale)), growth
-
-        weight, since_check, growth = changes(checked)
-        turn, jump, surge = weight, since_check, growth
-        moved = turn > SMALL.turn or jump > SMALL.jump or surge > SMALL.surge  # or else it is like the checked one
-        before = self._before
-        if moved and before is not None and before is not checked and step.comparable(before):
-            turn, jump, surge = changes(before)
-        found = Differences(
-            turn=turn,
-            weight=weight,
-            rate=depth * abs(math.log(step.eps / checked.eps)),
-            graph=float(step.graph != checked.graph),
-            size=max(abs(math.log(max(now, 1) / max(then, 1))) for now, then in sizes),
-            jump=jump,
-            input=since_check,
-            surge=surge,
-            channels=growth,
-            output=0.0,
-        )
-        return Differences(*(math.inf if math.isnan(each) else each for each in found))  # numbers that overflowed
-
-    def _expected_depth(self, trial: _Trial[Any], step: _Step, differences: Differences) -> int:
+    def _expected_depth(self, trial: _Trial[Any], step: TrainingStep, differences: Differences) -> int:
         """From the step checked last or, in a row of steps with other inputs, from what those needed."""
         assert self._last is not None
         if differences.unlike and self._unlike_steps > 0 and self._needed:
@@ -340,9 +152,8 @@ class DepthMemory:
         )
         return unseen or self._unchecked >= min(8, 3 + self._good_checks // 4)
 
-    # --------------------------------------------------------------------------------------------------- checks
     def _checked(
-        self, trial: _Trial[Result], step: _Step, differences: Differences | None
+        self, trial: _Trial[Result], step: TrainingStep, differences: Differences | None
     ) -> tuple[Depth, Result]:
         """Compare the pass with a shallower one, and go deeper until two agree; learn from it."""
         self.checks += 1
@@ -357,7 +168,7 @@ class DepthMemory:
             # A depth that comes from a guess, or that leaves so much to spare, is much deeper than it must be.
             first = trial.compare(disturbed, self.checks, part=2.3)
             if trial.allowed < first < math.inf:
-                enough = _Checked(step, trial.shallower, first, 0.0).enough(trial.aim)
+                enough = CheckedStep(step, trial.shallower, first, 0.0).enough(trial.aim)
                 first = trial.compare(disturbed, self.checks, at=enough)
         elif differences.unlike or differences.grown or last is None:
             first = trial.compare(disturbed, self.checks)
@@ -370,7 +181,7 @@ class DepthMemory:
             self._surprises.append(min(max(surprise, -12.0), 12.0) if math.isfinite(surprise) else 12.0)
             trial.eps = None if differences.grown else step.eps
         passed = trial.agrees
-        found = trial.deepen(lambda: _Checked(step, trial.shallower, trial.log_error, 0.0).enough(trial.aim))
+        found = trial.deepen(lambda: CheckedStep(step, trial.shallower, trial.log_error, 0.0).enough(trial.aim))
         if disturbed or found.status is Status.ROUNDING:
             self._rounding = found.status is Status.ROUNDING
         if not (found.status.converged or self._rounding):
@@ -381,12 +192,12 @@ class DepthMemory:
         trial.least_peak = 0.9 * self._peak
         self._peak, self._delicate = trial.peak, trial.delicate
         if self._peak > SENSITIVE and step.rows is None:
-            step = replace(step, rows=_rows(trial.problem.b, trial.scale))
+            step = replace(step, rows=rows_of(trial.problem.b, trial.scale))
         if self._delicate and found.status.converged:
             found = trial.look_closer(found)
             self._rounding = found.status is Status.ROUNDING
         self._doubtful = self._delicate and (trial.unrelated or not found.status.converged)
-        self._last = _Checked(step, trial.shallower, trial.log_error, trial.log_output)
+        self._last = CheckedStep(step, trial.shallower, trial.log_error, trial.log_output)
         if differences is not None and differences.unlike:
             self._unlike.append(differences)
             self._needed.append(self._last.enough(trial.aim))
@@ -416,11 +227,8 @@ class DepthMemory:
         ``rule`` and ``share`` are not part of it: they are how the memory was built, not what it remembers.
         """
         skip = {"rule", "share", "_last", "_before", "_failure"}
-        state: dict[str, Any] = {
-            each.name.lstrip("_"): list(value) if isinstance(value := getattr(self, each.name), deque) else value
-            for each in fields(self)
-            if each.name not in skip
-        }
+        known = {name.lstrip("_"): value for name, value in vars(self).items() if name not in skip}
+        state: dict[str, Any] = known | {"surprises": list(self._surprises), "needed": list(self._needed)}
         state["unlike"] = [[_to_json(number) for number in each] for each in self._unlike]
         failure = self._failure
         state["failure"] = None if failure is None else [failure.k, failure.status.name, failure.measured_error]
@@ -438,12 +246,9 @@ class DepthMemory:
         """Take back what :meth:`state` gave: from here on the choices are those of the memory it came from."""
         try:
             known = DepthMemory(self.rule, self.share)
-            for name in ("checks", "_depth", "_unlike_steps", "_unchecked", "_good_checks", "_failed", "_pause"):
-                setattr(known, name, int(state[name.lstrip("_")]))
-            for name in ("_work", "_of_guess", "_peak"):
-                setattr(known, name, float(state[name.lstrip("_")]))
-            for name in ("_rounding", "_delicate", "_doubtful"):
-                setattr(known, name, bool(state[name.lstrip("_")]))
+            for name, start in vars(known).items():
+                if name != "share" and isinstance(start, bool | int | float):
+                    setattr(known, name, type(start)(state[name.lstrip("_")]))
             known._surprises.extend(float(each) for each in state["surprises"])
             known._needed.extend(int(each) for each in state["needed"])
             known._unlike.extend(Differences(*map(float, each)) for each in state["unlike"])
@@ -452,15 +257,28 @@ class DepthMemory:
                 known._failure = Depth(int(depth), Status[status], measured_error=float(error))
             if state["last"] is not None:
                 depth, log_error, log_output = state["last"]
-                steps = (_step_from(state, name) for name in ("checked", "before"))
-                known._last = _Checked(next(steps), int(depth), float(log_error), float(log_output))
-                known._before = next(steps)
+                checked, known._before = (_step_from(state, name) for name in ("checked", "before"))
+                known._last = CheckedStep(checked, int(depth), float(log_error), float(log_output))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
                 f"This is not the state of a DepthMemory ({type(error).__name__}: {error}); take it from "
                 f"DepthMemory.state(), or go on without it: depths are then found afresh."
             ) from error
         vars(self).update(vars(known))
+
+
+def _step_from(state: Mapping[str, Any], name: str) -> TrainingStep:
+    eps, log_scale, size, nodes, edges, fingerprint = state[name]
+    weight, sketch = (state["tensors"][f"{name}_{kind}"].clone() for kind in ("weight", "sketch"))
+    rows = state["tensors"].get(f"{name}_rows")
+    graph = int(nodes), int(edges), int(fingerprint)
+    kept = None if rows is None else rows.clone()
+    return TrainingStep(graph, float(eps), float(log_scale), weight, sketch, float(size), kept)
+
+
+def _to_json(value: Any) -> Any:
+    """Numbers as they are; JSON has no infinite ones, so these become words that ``float`` understands."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class _Trial(Generic[Result]):
@@ -510,7 +328,7 @@ class _Trial(Generic[Result]):
         """Whether the pass has the accuracy that is allowed, as far as the comparison tells."""
         error = self.log_error
         if self.eps is not None and math.isfinite(error):  # the error is that of the shallower pass
-            gain, left_out = _gain(error, self.shallower, self.eps), range(self.shallower, self.depth)
+            gain, left_out = log_gain(error, self.shallower, self.eps), range(self.shallower, self.depth)
             error += 0.8 * sum(min(gain - math.log1p(n * self.eps), 0.0) for n in left_out)
         return error <= self.allowed
 
@@ -519,7 +337,7 @@ class _Trial(Generic[Result]):
         """By how much (log) a part of B may grow: ∏ κ βₙ over all levels that enlarge, κ by how errors changed."""
         eps, gain = float(self.problem.eps.min()), 0.0
         if math.isfinite(self.log_error):
-            gain = max(_gain(self.log_error, self.shallower, eps), 0.0)
+            gain = max(log_gain(self.log_error, self.shallower, eps), 0.0)
         return max((math.expm1(gain) - gain) / eps, self.least_peak)
 
     @property
@@ -580,47 +398,3 @@ class _Trial(Generic[Result]):
         ]
         error = math.nan if any(map(math.isnan, norms)) else max(norms) / self.scale
         self.log_error = math.log(max(error, SMALLEST)) if math.isfinite(error) else math.inf
-
-
-def _look(problem: Recursion, scale: float, rows: bool) -> _Step:
-    b = problem.b.reshape(-1, problem.b.size(-1))
-    sketch = (_signs(b.size(0)).to(b) @ b) / scale
-    weight = problem.strength.detach().clone(memory_format=torch.contiguous_format)
-    square = weight.numel() == b.size(1) ** 2  # which channel goes into which, or nothing of that kind
-    return _Step(
-        graph=problem.graph,
-        eps=problem.space.broadcast(float(problem.eps.min())),
-        log_scale=math.log(scale),
-        weight=weight.view(b.size(1), b.size(1)) if square else weight,
-        sketch=sketch,
-        size=problem.space.norm(sketch),
-        rows=_rows(b, scale) if rows else None,
-    )
-
-
-def _rows(b: Tensor, scale: float) -> Tensor:
-    """Size (log) and direction of each row, as far as a random projection tells; faint ones have neither."""
-    b = b.detach().reshape(-1, b.size(-1))
-    sizes = torch.linalg.vector_norm(b, dim=1) + FAINT * scale
-    return torch.stack([sizes.log(), (b @ _signs(b.size(1))[0].to(b)) / sizes])
-
-
-@lru_cache(maxsize=4)
-def _signs(count: int) -> Tensor:
-    generator = torch.Generator("cpu").manual_seed(count)
-    return torch.randint(2, (PROBES, count), generator=generator, device="cpu").mul_(2).sub_(1).float()
-
-
-def _step_from(state: Mapping[str, Any], name: str) -> _Step:
-    eps, log_scale, size, nodes, edges, fingerprint = state[name]
-    tensors = {kind: state["tensors"].get(f"{name}_{kind}") for kind in ("weight", "sketch", "rows")}
-    weight, sketch, rows = (None if tensor is None else tensor.clone() for tensor in tensors.values())
-    if weight is None or sketch is None:
-        raise KeyError(f"{name}_weight, {name}_sketch")
-    graph = int(nodes), int(edges), int(fingerprint)
-    return _Step(graph, float(eps), float(log_scale), weight, sketch, float(size), rows)
-
-
-def _to_json(value: Any) -> Any:
-    """Numbers as they are; JSON has no infinite ones, so these become words that ``float`` understands."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

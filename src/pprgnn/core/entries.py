@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -194,35 +194,16 @@ NORMALIZATIONS: dict[str, Normalization] = {"sym": "sym", "row": "row", "none": 
 TRUTH = {"yes": True, "no": False}
 
 
-class Facts(NamedTuple):
-    """What is known about a matrix besides its entries."""
-
-    num_nodes: int
-    normalize: Normalization
-    symmetric: bool
-    norm_bound: float | None  # None: not computed yet
-
-    def to_text(self) -> dict[str, str]:
-        """As text by name: what the header of a file can hold."""
-        known = {} if self.norm_bound is None else {"norm_bound": repr(self.norm_bound)}
-        return {
-            "num_nodes": str(self.num_nodes),
-            "normalize": self.normalize or "none",
-            "symmetric": "yes" if self.symmetric else "no",
-            **known,
-        }
-
-    @classmethod
-    def from_text(cls, text: Mapping[str, str]) -> Facts:
-        """Read :meth:`to_text`; a ``ValueError`` in one sentence for anything else."""
-        try:
-            bound = float(text["norm_bound"]) if "norm_bound" in text else None
-            facts = cls(int(text["num_nodes"]), NORMALIZATIONS[text["normalize"]], TRUTH[text["symmetric"]], bound)
-        except (KeyError, ValueError) as error:
-            raise _wrong(f"its facts are {dict(text)}") from error
-        if bound is not None and not 0 <= bound < math.inf:
-            raise _wrong(f"norm_bound is {bound}")
-        return facts
+def read_facts(text: Mapping[str, str]) -> tuple[int, Normalization, bool, float | None]:
+    """Number of nodes, normalisation, whether it is symmetric, and the bound of its norm, if that is known."""
+    try:
+        bound = float(text["norm_bound"]) if "norm_bound" in text else None
+        facts = int(text["num_nodes"]), NORMALIZATIONS[text["normalize"]], TRUTH[text["symmetric"]], bound
+    except (KeyError, ValueError) as error:
+        raise _wrong(f"its facts are {dict(text)}") from error
+    if bound is not None and not 0 <= bound < math.inf:
+        raise _wrong(f"norm_bound is {bound}")
+    return facts
 
 
 def check_tensors(tensors: Mapping[str, Tensor], num_nodes: int) -> None:
@@ -238,12 +219,8 @@ def check_tensors(tensors: Mapping[str, Tensor], num_nodes: int) -> None:
             raise _wrong(f"{name} has shape {tuple(tensor.shape)} instead of ({lengths[name]},)")
         if not tensor.is_contiguous():
             raise _wrong(f"{name} is not contiguous")
-        dtypes = {
-            "value": tensor.dtype if tensor.is_floating_point() else None,
-            "order": torch.int64,
-            "rank": torch.int64,
-        }
-        if tensor.dtype != dtypes.get(name, index):
+        expected = torch.int64 if name in ("order", "rank") else index
+        if not (tensor.is_floating_point() if name == "value" else tensor.dtype == expected):
             raise _wrong(f"{name} has dtype {tensor.dtype}")
     crow = tensors["crow"]
     if int(crow[0]) != 0 or int(crow[-1]) != count:

@@ -464,7 +464,7 @@ int product(Graph<T> g, const T* x, T* out, int threads) {
     return 0;
 }
 
-// look() of depth_memory.py, once in every training step: one call instead of a dozen operations on small tensors.
+// look() of training_step.py, once in every training step: one call instead of a dozen operations on small tensors.
 template <class T>
 void look(int64_t d, int64_t probes, const T* sketch, const T* w, double faint, T* shares, double* norm) {
     double squares = 0;

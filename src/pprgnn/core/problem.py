@@ -1,4 +1,4 @@
-"""A recursion to solve: what the depth rules may ask about it, and the one whose step is a matrix product."""
+"""A recursion to solve: what may be given, what the depth rules may ask, and the one whose step is a product."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from torch import Tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import acquire, release
-from pprgnn.core.backend.rows import StateSpace
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.decay import decay
 from pprgnn.core.recursion import product_step
-from pprgnn.core.solution import Sketch
+from pprgnn.core.solution import NotFiniteError, Sketch, StateSpace
 
 PROBES = 2  # random vectors of a sketch
 HOPS_AT_ONCE = 16  # of a sketch
@@ -82,25 +81,20 @@ class Problem(Recursion):
 
     @property
     def space(self) -> StateSpace:
-        """That of the graph."""
         return self.adj
 
     @property
     def strength(self) -> Tensor:
-        """W."""
         return self.weight
 
     @property
     def graph(self) -> tuple[int, int, int]:
-        """That of the adjacency."""
         return self.adj.identity
 
     def detach(self) -> Problem:
-        """The same numbers without their autograd history."""
         return Problem(self.b.detach(), self.weight.detach(), self.eps.detach(), self.adj, self.activation)
 
     def without_input(self) -> Problem:
-        """The same steps without B."""
         return replace(self, b=torch.zeros_like(self.b))
 
     def bounds(self) -> StepBounds:
@@ -122,47 +116,40 @@ class Problem(Recursion):
             underflow=self.adj.broadcast(lipschitz * length * (1 + absolute) * smallest / scale),
         )
 
-    def guess(self, tol: float, max_depth: int) -> Sketch | None:
-        """Where the linear influence of B has faded."""
-        return sketch_influence(self, tol, max_depth)
+    def guess(self, tol: float, max_depth: int) -> Sketch:
+        """Where the linear influence of B has faded, from a sketch of it with a few random vectors.
+
+        ‖∏βₙ Ãˡ |B| Wˡ‖ is estimated by ‖Rᵀ Ãˡ |B| Wˡ‖ with few random rows Rᵀ: a product with a thin matrix for
+        each l instead of a pass. An estimate: φ may let more or less through.
+        """
+        adj = self.adj
+        scale = adj.max_abs(self.b)
+        if not scale:
+            return Sketch(1, 0.0)
+        bounds = self.bounds()
+        growing = max(bounds.rate - 1, 0.0) / bounds.eps  # so many levels can enlarge an influence, no more
+        hops = min(bounds.depth(0.1 * tol, max_depth) or max_depth, int(1.5 * min(growing, max_depth)) + 16)
+        inner = adj.permute(self.b, out=None if adj.order is None else acquire(self.b))
+        size = inner.abs().div_(scale)
+        if inner is not self.b:
+            release(inner)
+        terms, logs = _probe(self, size, hops)
+        weight, rates = self.weight.double(), self.eps.double()
+        rows, sizes = weight.new_zeros(0, weight.size(0)), weight.new_zeros(0)
+        for hop in range(hops - 1, -1, -1):  # Horner: the farthest term is multiplied by W most often
+            rows = torch.cat([rows, terms[hop]]) @ (weight * decay(hop, rates))
+            factors = rows.view(-1, PROBES, rows.size(1)).abs().amax((1, 2)).clamp_(min=1e-300)
+            rows /= factors.repeat_interleave(PROBES)[:, None]
+            sizes = torch.cat([sizes, sizes.new_tensor([logs[hop]])]) + factors.log()
+        sizes += rows.view(hops, -1).norm(dim=1).log() - math.log(adj.norm(size) * math.sqrt(PROBES))
+        seen = (sizes.flip(0) > math.log(0.1 * tol)).nonzero()  # for l = 1, 2, ...
+        return Sketch(int(seen[-1]) + 2 if len(seen) else 1, math.exp(min(float(sizes.max()), 700.0)))
 
     def facts(self) -> str:
-        """With the norm of W."""
         return f"‖W‖₂ = {float(torch.linalg.matrix_norm(self.weight, ord=2)):.3g}, {super().facts()}"
 
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor) -> Tensor:
-        """G⁽ⁿ⁾ = φ(βₙ Ã G⁽ⁿ⁺¹⁾ W + B)."""
         return product_step(self, n, g, out, product)
-
-
-def sketch_influence(problem: Problem, tol: float, max_depth: int) -> Sketch:
-    """Where the linear influence of B has faded, from a sketch of it with a few random vectors.
-
-    ‖∏βₙ Ãˡ |B| Wˡ‖ is estimated by ‖Rᵀ Ãˡ |B| Wˡ‖ with few random rows Rᵀ: a product with a thin matrix for each l
-    instead of a pass. An estimate: φ may let more or less through.
-    """
-    adj = problem.adj
-    scale = adj.max_abs(problem.b)
-    if not scale:
-        return Sketch(1, 0.0)
-    bounds = problem.bounds()
-    growing = max(bounds.rate - 1, 0.0) / bounds.eps  # so many levels can enlarge an influence, no more
-    hops = min(bounds.depth(0.1 * tol, max_depth) or max_depth, int(1.5 * min(growing, max_depth)) + 16)
-    inner = adj.permute(problem.b, out=None if adj.order is None else acquire(problem.b))
-    size = inner.abs().div_(scale)
-    if inner is not problem.b:
-        release(inner)
-    terms, logs = _probe(problem, size, hops)
-    weight, rates = problem.weight.double(), problem.eps.double()
-    rows, sizes = weight.new_zeros(0, weight.size(0)), weight.new_zeros(0)
-    for hop in range(hops - 1, -1, -1):  # Horner: the farthest term is multiplied by W most often
-        rows = torch.cat([rows, terms[hop]]) @ (weight * decay(hop, rates))
-        factors = rows.view(-1, PROBES, rows.size(1)).abs().amax((1, 2)).clamp_(min=1e-300)
-        rows /= factors.repeat_interleave(PROBES)[:, None]
-        sizes = torch.cat([sizes, sizes.new_tensor([logs[hop]])]) + factors.log()
-    sizes += rows.view(hops, -1).norm(dim=1).log() - math.log(adj.norm(size) * math.sqrt(PROBES))
-    seen = (sizes.flip(0) > math.log(0.1 * tol)).nonzero()  # for l = 1, 2, ...
-    return Sketch(int(seen[-1]) + 2 if len(seen) else 1, math.exp(min(float(sizes.max()), 700.0)))
 
 
 def _probe(problem: Problem, size: Tensor, hops: int) -> tuple[list[Tensor], list[float]]:
@@ -184,3 +171,94 @@ def _probe(problem: Problem, size: Tensor, hops: int) -> tuple[list[Tensor], lis
         terms.extend(torch.split(together.double(), PROBES))
         probes = probes[-1:]
     return terms, logs
+
+
+# --------------------------------------------------------------------------------------- what a solve may be given
+def check_inputs(
+    b: Tensor, weight: Tensor, adj: Adjacency, tol: float, max_depth: int, grad_terms: int | None = None
+) -> None:
+    """Raise unless shapes, types and numbers are such that there is something to solve."""
+    if not isinstance(adj, Adjacency):
+        raise TypeError(
+            f"adj must be a pprgnn.Adjacency, but came as {type(adj).__name__}; build it with "
+            f"Adjacency.from_edge_index(edge_index, num_nodes=...)."
+        )
+    if b.dim() != 2 or b.size(0) != adj.num_nodes:
+        raise ValueError(
+            f"b must have one row per node, shape ({adj.num_nodes}, channels), but has shape {tuple(b.shape)}."
+        )
+    channels = b.size(1)
+    if weight.shape != (channels, channels):
+        raise ValueError(
+            f"weight must have shape ({channels}, {channels}) to match b, but has shape {tuple(weight.shape)}."
+        )
+    if not b.is_floating_point():
+        raise ValueError(f"b must hold floating-point numbers, but has dtype {b.dtype}; use b.float().")
+    check_precision(b)
+    adj.check_like(b, "b")
+    adj.check_like(weight, "weight")
+    for name, tensor in (("b", b), ("weight", weight)):
+        good = finite(tensor.detach())
+        if not adj.all_true(good) and good:
+            raise NotFiniteError(f"{name} must be finite, but is not in another process, which tells where.")
+        if not good:
+            place = tuple((~torch.isfinite(tensor)).nonzero()[0].tolist())
+            raise NotFiniteError(
+                f"{name} must be finite, but {name}[{place[0]}, {place[1]}] is {float(tensor[place].detach())}; "
+                f"look for NaN in the features or an exploding loss before this layer."
+            )
+    check_limits(tol, max_depth, grad_terms)
+
+
+def check_precision(b: Tensor) -> None:
+    """Raise for types and devices in which neither norms nor sparse products exist."""
+    if b.device.type == "meta":
+        raise ValueError(
+            "A recursion needs numbers, because its depth depends on them, but b is on the meta device; use a "
+            "real device, or Module.to_empty() before the first call."
+        )
+    if b.dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"A recursion needs float32 or float64, but b has dtype {b.dtype}; keep this layer in full precision "
+            f"(torch.autocast does so by itself)."
+        )
+
+
+def check_limits(tol: float, max_depth: int, grad_terms: int | None) -> None:
+    """Raise unless these numbers make sense."""
+    if not tol > 0:
+        raise ValueError(f"tol must be > 0, but came as {tol}.")
+    if max_depth < 1:
+        raise ValueError(f"max_depth must be >= 1, but came as {max_depth}.")
+    check_terms(grad_terms)
+
+
+def check_terms(grad_terms: int | None) -> None:
+    """Raise unless a gradient can have so many terms."""
+    if grad_terms is not None and grad_terms < 1:
+        raise ValueError(f"grad_terms must be >= 1 or None for all terms, but came as {grad_terms}.")
+
+
+def finite(x: Tensor) -> bool:
+    """Whether all entries are; their sum tells in one pass, unless it overflows itself."""
+    return math.isfinite(float(x.sum())) or bool(torch.isfinite(x).all())
+
+
+def as_eps(eps: float | Tensor, like: Tensor, channels: int) -> Tensor:
+    """Check ``eps`` and return it as a tensor of shape () or (channels,) on the device of ``like``."""
+    if not isinstance(eps, Tensor):
+        eps = torch.tensor(float(eps), dtype=like.dtype, device=like.device)  # where it may overflow
+    tensor = eps.to(dtype=like.dtype, device=like.device)
+    if tensor.numel() == 1:
+        tensor = tensor.reshape(())
+    elif tensor.shape != (channels,):
+        raise ValueError(
+            f"eps must be one number or one per channel, shape ({channels},), but has shape {tuple(tensor.shape)}."
+        )
+    smallest, largest = float(tensor.detach().min()), float(tensor.detach().max())
+    if not (smallest > 0.0 and largest < float("inf")):  # also refuses NaN
+        raise ValueError(
+            f"eps must be positive and finite, but its range is [{smallest}, {largest}]; "
+            f"the smaller eps, the farther messages travel (try 0.05 to 1)."
+        )
+    return tensor

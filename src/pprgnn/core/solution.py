@@ -138,12 +138,9 @@ class Solution:
         return self.status.converged
 
     def __repr__(self) -> str:
-        known = {
-            name: f"{value:.1e}"
-            for name in ("truncation_bound", "error_bound", "measured_error", "estimated_error", "rounding_error")
-            if (value := getattr(self, name)) is not None
-        }
-        errors = "".join(f", {name}={value}" for name, value in known.items())
+        names = ("truncation_bound", "error_bound", "measured_error", "estimated_error", "rounding_error")
+        known = [(name, getattr(self, name)) for name in names]
+        errors = "".join(f", {name}={value:.1e}" for name, value in known if value is not None)
         shape = "×".join(str(size) for size in self.state.shape)
         return f"Solution({shape}, depth={self.depth}, {self.status.name}{errors}, products={self.products})"
 
@@ -175,24 +172,13 @@ def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
 
 def weakest(solutions: Sequence[Solution], state: Tensor) -> Solution:
     """One for several that were solved side by side: as well known as the worst of them in every respect."""
-    order = list(Status)
-
-    def largest(name: str) -> float | None:
+    errors: dict[str, float | None] = {}
+    for name in ("truncation_bound", "measured_error", "estimated_error", "rounding_bound", "rounding_error"):
         values = [getattr(each, name) for each in solutions]
-        return None if None in values else max(values)
-
-    return replace(
-        solutions[0],
-        state=state,
-        depth=max(each.depth for each in solutions),
-        status=max((each.status for each in solutions), key=order.index),
-        products=sum(each.products for each in solutions),
-        truncation_bound=largest("truncation_bound"),
-        measured_error=largest("measured_error"),
-        estimated_error=largest("estimated_error"),
-        rounding_bound=largest("rounding_bound"),
-        rounding_error=largest("rounding_error"),
-    )
+        errors[name] = None if None in values else max(values)
+    status = max((each.status for each in solutions), key=list(Status).index)
+    depth, products = max(each.depth for each in solutions), sum(each.products for each in solutions)
+    return Solution(state, depth, status, products, **errors)
 
 
 def frobenius_norm(x: Tensor) -> float:
@@ -203,6 +189,34 @@ def frobenius_norm(x: Tensor) -> float:
         if 0 < largest < math.inf:
             return largest * float(torch.linalg.vector_norm(x / largest))
     return norm
+
+
+class StateSpace:
+    """Norms and agreement over all rows of a state: here in one process; a graph over several has its own."""
+
+    def norm(self, x: Tensor) -> float:
+        """‖x‖_F of all rows."""
+        return frobenius_norm(x)
+
+    def max_abs(self, x: Tensor) -> float:
+        """The largest entry of all rows, without sign."""
+        return float(x.abs().max()) if x.numel() else 0.0
+
+    def reduce(self, norm: float, largest: float) -> tuple[float, float]:
+        """A norm and a largest entry, from those of the rows that are here."""
+        return norm, largest
+
+    def all_sum(self, x: Tensor) -> Tensor:
+        """The sum of ``x`` over all processes."""
+        return x
+
+    def all_true(self, fact: bool) -> bool:
+        """Whether this holds in all processes."""
+        return fact
+
+    def broadcast(self, value: float) -> float:
+        """The number of the first process: depths must not differ between them."""
+        return value
 
 
 def unit_roundoff(x: Tensor) -> float:

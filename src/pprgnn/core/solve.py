@@ -12,10 +12,9 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.adjoint import Adjoint, Differentiable, as_adjoint
 from pprgnn.core.backend.passes import run
-from pprgnn.core.checks import as_eps, check_inputs, resolve_depth
-from pprgnn.core.depth import DepthRule, run_at_depth
-from pprgnn.core.problem import Problem
-from pprgnn.core.rounding import described
+from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
+from pprgnn.core.measure import described
+from pprgnn.core.problem import Problem, as_eps, check_inputs
 from pprgnn.core.solution import Solution
 
 

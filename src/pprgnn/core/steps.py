@@ -17,12 +17,11 @@ from torch.utils.checkpoint import checkpoint as repeat_in_backward
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.adjoint import Adjoint, as_adjoint
 from pprgnn.core.bounds import StepBounds
-from pprgnn.core.checks import as_eps, check_limits, check_precision, finite, resolve_depth
 from pprgnn.core.decay import decay
-from pprgnn.core.depth import DepthRule, run_at_depth
-from pprgnn.core.problem import Recursion
+from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
+from pprgnn.core.measure import described
+from pprgnn.core.problem import Recursion, as_eps, check_limits, check_precision, finite
 from pprgnn.core.recursion import descend, unrolled
-from pprgnn.core.rounding import described
 from pprgnn.core.solution import NotFiniteError, Solution
 
 
@@ -40,16 +39,13 @@ class Steps(Recursion):
 
     @property
     def graph(self) -> tuple[int, int, int]:
-        """Numbers of nodes and edges and a fingerprint."""
         return self.graph_facts()
 
     @property
     def strength(self) -> Tensor:
-        """The numbers that say what the function does, as far as they are known."""
         return self.numbers()
 
     def detach(self) -> Steps:
-        """The same numbers without their autograd history."""
         return replace(self, b=self.b.detach(), eps=self.eps.detach())
 
     def without_input(self) -> Steps:
@@ -70,7 +66,6 @@ class Steps(Recursion):
         return StepBounds(own * constant, slowest, own, at_zero / scale)
 
     def step(self, n: int, g: Tensor, out: Tensor, product: Tensor | None = None) -> Tensor:
-        """G⁽ⁿ⁾ = φ(βₙ f(G⁽ⁿ⁺¹⁾) + B)."""
         torch.mul(self.function(g), decay(n, self.eps), out=out)
         return self.activation.apply_(out.add_(self.b))
 

@@ -78,12 +78,15 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
     `distance`. Optional per-edge: `edge_weight`, `edge_attr`.
     """
 
+    _path: Path | None
+    _opened: list[tuple[Tensor, int]]
+
     def __init__(self, data: Data, slices: dict[str, Tensor] | None, facts: Facts) -> None:
         super().__init__(root=None)
         self._data, self.slices, self.facts = data, slices, facts
         self.node_names: Sequence[str] | None = None  # ids as the source writes them, when they are not numbers
-        self.path: Path | None = None  # the prepared file behind the tensors ...
-        self.stamp = ""  # ... and the digest of its contents
+        self.path = None
+        self.stamp = ""  # the digest of the contents of this file
         self.home: Path | None = None  # the data root that the raw files came from
 
     @classmethod
@@ -125,6 +128,30 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         return cls(data, slices, facts)
 
     # ------------------------------------------------------------------------------------------------- facts
+    @property
+    def path(self) -> Path | None:
+        """The prepared file behind the tensors; ``None`` from the moment that edges or features are changed."""
+        now, then = self._versions(), self._opened
+        if [(id(each), count) for each, count in now] != [(id(each), count) for each, count in then]:
+            self._path = None
+        return self._path
+
+    @path.setter
+    def path(self, path: Path | None) -> None:
+        self._path, self._opened = path, self._versions()
+
+    def _versions(self) -> list[tuple[Tensor, int]]:
+        """Edges and features, and how often each was written to, as far as torch counts: not through ``.data``."""
+        tensors = (self._data.get(name) for name in ("edge_index", "edge_weight", "x"))
+        return [(each, -1 if each.is_inference() else each._version) for each in tensors if each is not None]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_path": self.path, "_opened": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.path = self._path  # copied tensors count from the start
+
     @property
     def num_classes(self) -> int:
         """Number of classes, also of those that no label here names."""
@@ -209,7 +236,7 @@ class GraphDataset(InMemoryDataset):  # type: ignore[misc]
         if x is not None and is_sparse(x):
             memo[id(x)] = x.clone()  # torch cannot copy these deeply
         copied = type(self).__new__(type(self))
-        copied.__dict__.update(deepcopy(self.__dict__, memo))
+        copied.__setstate__(deepcopy(self.__getstate__(), memo))
         return copied
 
     # ------------------------------------------------------------------------------------------------- views

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.order import LARGE_GRAPH
+from pprgnn.core.csr import LARGE_GRAPH
 from pprgnn.data.atomic_io import DIGEST, digest, read_tensors, write_tensors
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.data.roots import cache_root

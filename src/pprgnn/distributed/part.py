@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.backend.rows import Exchange, PartRows
+from pprgnn.core.backend.kernel import Exchange, PartRows
 from pprgnn.core.csr import csr_tensor, ranges, sort_entries
 from pprgnn.core.solution import frobenius_norm
 from pprgnn.distributed.exchange import HaloExchange

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.sparse_features import is_sparse, on_values, row_of_entries
-from pprgnn.nn.dropout import Dropout, TorchDropout
+from pprgnn.nn.features import Dropout, TorchDropout
 
 WORD = 1 << 32
 # Entries hashed at once: on the CPU what fits into a core's cache, elsewhere enough to keep the device busy.

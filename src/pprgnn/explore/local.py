@@ -20,9 +20,8 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import acquire, release
 from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.backend.passes import permuted, step
-from pprgnn.core.checks import as_eps
 from pprgnn.core.csr import csr_tensor, ranges
-from pprgnn.core.problem import Problem
+from pprgnn.core.problem import Problem, as_eps
 from pprgnn.core.recursion import Gradients, ascend, descend
 from pprgnn.core.solution import Solution, Status
 from pprgnn.data.sparse_features import take_rows, to_dense

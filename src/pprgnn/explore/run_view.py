@@ -23,7 +23,7 @@ from pprgnn.explore.dataset_view import GRAPHS_KEPT, DatasetView
 from pprgnn.explore.local import LocalGraph
 from pprgnn.explore.traced import LinearGraph, Traced, WholeGraph, check_asker, follow_biases, is_linear
 from pprgnn.local.neighbourhood import NotWorthwhile
-from pprgnn.nn.layers import infinite_layers, set_tolerance
+from pprgnn.nn.infinite_layer import infinite_layers, set_tolerance
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics

@@ -22,14 +22,14 @@ from torch import Tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
-from pprgnn.core.checks import as_eps
 from pprgnn.core.decay import decay
+from pprgnn.core.problem import as_eps
 from pprgnn.core.solution import Solution, Status
 from pprgnn.data.sparse_features import take_rows, to_dense
 from pprgnn.nn.network import Network
-from pprgnn.nn.paper import CoPurchaseNet
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.stacked import NodeNet
+from pprgnn.nn.task_nets import CoPurchaseNet
 from pprgnn.nn.through_adjacency import SolvingAdjacency
 from pprgnn.training.attribution import inputs_of, learned_rows, target_score
 from pprgnn.training.batches import Batch

@@ -18,10 +18,9 @@ from torch import Tensor
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
-from pprgnn.core.checks import as_eps
 from pprgnn.core.csr import csr_tensor, index_dtype, ranges
 from pprgnn.core.decay import decay
-from pprgnn.core.problem import Problem
+from pprgnn.core.problem import Problem, as_eps
 from pprgnn.core.recursion import descend
 from pprgnn.core.solution import Solution, Status
 from pprgnn.nn.through_adjacency import SolvingAdjacency

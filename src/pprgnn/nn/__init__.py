@@ -2,21 +2,18 @@
 
 from pprgnn.nn.conv_nets import ConvStack, InfiniteConvNet
 from pprgnn.nn.infinite_depth import InfiniteDepth
-from pprgnn.nn.label_net import LabelNet
-from pprgnn.nn.layers import (
+from pprgnn.nn.infinite_layer import (
     depth_state,
     freeze_depth,
     infinite_layers,
     measure_afresh,
-    ppr_layers,
     restore_depth_state,
     set_tolerance,
 )
-from pprgnn.nn.network import Network
-from pprgnn.nn.paper import CoPurchaseNet, PaperGraphNet, PPINet
+from pprgnn.nn.network import Network, ppr_layers
 from pprgnn.nn.ppr_conv import PPRConv
-from pprgnn.nn.pprgnn import PPRGNN
-from pprgnn.nn.stacked import GraphNet, NodeNet
+from pprgnn.nn.stacked import PPRGNN, GraphNet, NodeNet
+from pprgnn.nn.task_nets import CoPurchaseNet, LabelNet, PaperGraphNet, PPINet
 
 __all__ = [
     "PPRGNN",

@@ -1,6 +1,6 @@
 """The forward pass of the layers where plain Python is not possible: under compilers, ``torch.func`` and ONNX.
 
-:class:`pprgnn.nn.PPRConv` becomes operators (:mod:`pprgnn.nn.compiled`), and plain messages for ONNX. How deep an
+:class:`pprgnn.nn.PPRConv` becomes operators (:mod:`pprgnn.nn.operators`), and plain messages for ONNX. How deep an
 :class:`pprgnn.nn.InfiniteDepth` goes is found by an operator that is opaque to compilers and calls the convolution
 as plain Python does; its answer, the state from which a few steps are left, is a constant to the gradient. Those
 last steps are compiled with everything else.
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.backend.handles import object_of
+from pprgnn.core.backend.buffers import object_of
 from pprgnn.core.depth import Fixed, run_at_depth
+from pprgnn.core.measure import described
 from pprgnn.core.recursion import unrolled
-from pprgnn.core.rounding import described
-from pprgnn.nn import compiled
+from pprgnn.nn import operators
 from pprgnn.nn.known_convs import analyze_conv
 from pprgnn.nn.messages import normalized_edges, propagated
 from pprgnn.nn.operators import ALL, OWN, Graph, Options, activation_word, rule_word
@@ -60,10 +60,10 @@ def forward_product(layer: PPRConv, x: Tensor, edge_index: Any, edge_weight: Ten
 
 
 def _state(layer: PPRConv, b: Tensor, graph: Graph, part: int) -> Tensor:
-    one: Callable[..., Any] = compiled.propagate
-    many: Callable[..., Any] = compiled.solve
+    one: Callable[..., Any] = operators.propagate
+    many: Callable[..., Any] = operators.solve
     if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-        one, many = compiled.Propagate.apply, compiled.Solve.apply
+        one, many = _Propagate.apply, _Solve.apply
     b = layer._input_term(one(b, *graph, False) if layer.smooth_input else b)
     weight, eps = layer.recurrent_weight(), layer.eps
     if not isinstance(eps, Tensor):
@@ -120,7 +120,7 @@ def _graph(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | Non
 def _messages(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
     """The whole recursion in standard operations."""
     if not isinstance(layer.depth_rule, Fixed):
-        raise ValueError(compiled.NOT_IN_ONNX)
+        raise ValueError(operators.NOT_IN_ONNX)
     if not isinstance(edge_index, Tensor):
         raise ValueError("ONNX needs an edge_index of shape (2, num_edges), not a sparse adjacency.")
     edge_index, edge = normalized_edges(
@@ -245,3 +245,67 @@ def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[str], lis
     places = [(str(i), value) for i, value in enumerate(args) if value is not None]
     named = [*places, *((name, value) for name, value in kwargs.items() if value is not None)]
     return [name for name, _ in named], [value for _, value in named]
+
+
+# ------------------------------------------------------------------------------------------------------ torch.func
+class _Looped(torch.autograd.Function):
+    """What the transforms of ``torch.func`` understand; whatever comes in batches is done one by one."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        def part(i: int) -> list[Any]:
+            given = zip(args, in_dims, strict=True)
+            return [arg.select(dim, i) if isinstance(dim, int) else arg for arg, dim in given]
+
+        results = [cls.apply(*part(i)) for i in range(info.batch_size)]  # type: ignore[no-untyped-call]
+        if isinstance(results[0], Tensor):
+            return torch.stack(results), 0
+        return tuple(torch.stack(each) for each in zip(*results, strict=True)), (0,) * len(results[0])
+
+
+class _Solve(_Looped):
+    """:data:`pprgnn.nn.operators.solve`."""
+
+    forward = staticmethod(operators.run)
+    setup_context = staticmethod(operators.save_solve)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        return operators.solve_gradients(_SolveBackward.apply, ctx, grad)
+
+
+class _SolveBackward(_Looped):
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, ...]:
+        return tuple(operators.pull(*args))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError("The gradient of a solve cannot be differentiated again.")
+
+
+class _Propagate(_Looped):
+    """:data:`pprgnn.nn.operators.propagate`."""
+
+    forward = staticmethod(operators.product)
+    setup_context = staticmethod(operators.save_product)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return operators.product_gradients(_Propagate.apply, _EdgeGradient.apply, ctx, grad)
+
+
+class _EdgeGradient(_Looped):
+    forward = staticmethod(operators.edge_products)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError("The gradient of a product by its edge weights cannot be differentiated again.")

@@ -13,7 +13,7 @@ from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import DepthRule
 from pprgnn.errors import DataError
-from pprgnn.nn.dropout import dropout as drop
+from pprgnn.nn.features import dropout as drop
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.network import GraphHead, Network, check_features
 
@@ -85,6 +85,14 @@ class ConvNet(Network):
         weights = [] if edge_weight is None else [edge_weight]
         return drop(x, self.input_dropout, self.training), [edge_index, *weights]
 
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """All layers, one after the other."""
+        state, arguments = self._arguments(x, edge_index, edge_weight)
+        for number, layer in enumerate(self.convs):
+            state = layer(drop(state, self.dropout, self.training) if number else state, *arguments)
+            state = state if isinstance(layer, InfiniteDepth) else torch.relu(state)
+        return state
+
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
         """Dropout and a linear layer for nodes; pooling and the head for graphs."""
         if self.for_graphs:
@@ -95,7 +103,6 @@ class ConvNet(Network):
 
     @property
     def encode_is_deterministic(self) -> bool:
-        """Without dropout."""
         return not (self.input_dropout > 0 or (self.dropout > 0 and len(self.convs) > 1))
 
     @property
@@ -104,7 +111,6 @@ class ConvNet(Network):
         return None
 
     def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
-        """Those of the convolutions."""
         for layer in self.convs:
             yield from (layer.conv if isinstance(layer, InfiniteDepth) else layer).parameters()
 
@@ -168,13 +174,6 @@ class InfiniteConvNet(ConvNet):
             self.convs.append(layer)
         self._add_head(hidden, num_classes, pooling)
 
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """All layers, one after the other."""
-        state, arguments = self._arguments(x, edge_index, edge_weight)
-        for number, layer in enumerate(self.convs):
-            state = layer(drop(state, self.dropout, self.training) if number else state, *arguments)
-        return state
-
 
 class ConvStack(ConvNet):
     """A few convolutions with weights of their own, ReLU and dropout: the usual network.
@@ -201,10 +200,3 @@ class ConvStack(ConvNet):
         super().__init__(in_channels, task, conv, layers, dropout, input_dropout)
         self.convs.extend(conv_of(conv, size, hidden, heads) for size in [in_channels, *[hidden] * (layers - 1)])
         self._add_head(hidden, num_classes, pooling)
-
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """All layers, one after the other."""
-        state, arguments = self._arguments(x, edge_index, edge_weight)
-        for number, conv in enumerate(self.convs):
-            state = torch.relu(conv(drop(state, self.dropout, self.training) if number else state, *arguments))
-        return state

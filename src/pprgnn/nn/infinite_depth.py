@@ -15,15 +15,15 @@ from torch_geometric.nn.inits import reset, zeros
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjoint import Full
-from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import DepthRule, Fixed
+from pprgnn.core.problem import as_eps
 from pprgnn.core.steps import Steps
 from pprgnn.nn import compiled_layers
-from pprgnn.nn.adjacency_cache import contents_of
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.known_convs import ConvAnalysis, analyze_conv, matrices_of
 from pprgnn.nn.layer_checks import check_numbers, one_set_of_nodes
 from pprgnn.nn.messages import MESSAGE_HOOKS
+from pprgnn.nn.through_adjacency import contents_of
 from pprgnn.nn.wrapped_conv import (
     check_inside,
     check_nodes,
@@ -148,7 +148,6 @@ class InfiniteDepth(InfiniteLayer):
         zeros(self.bias)
 
     def weights(self) -> list[Tensor]:
-        """Those of the convolution."""
         return matrices_of(self.conv)
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -14,11 +14,16 @@ from torch_geometric.nn.resolver import aggregation_resolver
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.data.sparse_features import to_dense
 from pprgnn.errors import DataError
-from pprgnn.nn.dropout import Dropout
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.features import Dropout
+from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.through_adjacency import SolvingAdjacency
 
 SMALL = 1e-3  # beside the usual size of rows
+
+
+def ppr_layers(module: torch.nn.Module) -> list[tuple[str, PPRConv]]:
+    """Every :class:`PPRConv` in ``module`` with its name, in the order of the module."""
+    return [(name, layer) for name, layer in module.named_modules() if isinstance(layer, PPRConv)]
 
 
 class Network(torch.nn.Module):
@@ -204,35 +209,26 @@ class EmbeddedNet(Network):
         self.inner = inner
         self.num_nodes: int = num_nodes
         self.embedding = torch.nn.Embedding(num_nodes, channels)
-        self._start()
+        start_small(self.embedding.weight)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
         super().reset_parameters()
-        self._start()
-
-    def _start(self) -> None:
         start_small(self.embedding.weight)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """The message passing of the network within, over the learned rows."""
         check_nodes(x, edge_index, self.num_nodes)
         return self.inner.encode(self.embedding.weight, edge_index, edge_weight)
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """The head of the network within."""
         return self.inner.decode(state, batch, num_graphs)
 
     @property
     def encode_is_deterministic(self) -> bool:
-        """As the network within."""
         return self.inner.encode_is_deterministic
 
     @property
     def adjacency_options(self) -> dict[str, Any] | None:
-        """As the network within wants it."""
         return self.inner.adjacency_options
 
     def slow_parameters(self) -> Iterator[torch.nn.Parameter]:
-        """Those of the network within."""
         return self.inner.slow_parameters()

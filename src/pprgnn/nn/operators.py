@@ -8,7 +8,7 @@ its depths, it may have rules and activations that words cannot say, and it is t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,17 +17,24 @@ from torch import Tensor
 
 from pprgnn.core.activation import RELU, TANH, Activation, leaky_relu, resolve_activation
 from pprgnn.core.adjacency import Adjacency, times
-from pprgnn.core.backend.buffers import acquire, collect, release_later
-from pprgnn.core.backend.handles import object_of
+from pprgnn.core.backend.buffers import acquire, collect, object_of, release_later
 from pprgnn.core.backend.passes import pull_back
 from pprgnn.core.backend.passes import run as run_pass
-from pprgnn.core.checks import as_eps, check_inputs
 from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
-from pprgnn.core.problem import Problem
-from pprgnn.core.rounding import described
+from pprgnn.core.measure import described
+from pprgnn.core.problem import Problem, as_eps, check_inputs
 from pprgnn.core.solution import weakest
-from pprgnn.nn.adjacency_cache import adjacency_by_content
+from pprgnn.nn.through_adjacency import adjacency_by_content
 
+_GRAPH = (
+    "Tensor edges, Tensor? value, Tensor? col, Tensor? order, Tensor? rank, Tensor? handle, Tensor? layer, str how"
+)
+_OPTIONS = (
+    "str rule, str activation, float tol, SymInt max_depth, SymInt grad_terms, SymInt slots, bool checkpoint, "
+    "bool wants_grad, int part"
+)
+_SAVED = "Tensor? b, Tensor weight, Tensor eps, Tensor out, Tensor kept, Tensor depth"
+NOT_IN_ONNX = "ONNX has no adaptive depth; run the model once and export pprgnn.nn.freeze_depth(model) instead."
 OWN = "own"  # the rule or activation of the layer itself
 ALL = -1  # terms
 
@@ -76,6 +83,9 @@ def adjacency(graph: Graph, num_nodes: int, dtype: torch.dtype) -> Adjacency:
     if owner is not None:
         owner._cached_adj = adj
     return adj
+
+
+_SIZE = len(Graph._fields)
 
 
 # ------------------------------------------------------------------------------------------------------ the solve
@@ -135,9 +145,10 @@ def _alive(owner: Any) -> Any:
     return owner
 
 
-def run(b: Tensor, weight: Tensor, eps: Tensor, graph: Graph, options: Options) -> tuple[Tensor, Tensor, Tensor]:
+def run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     """G⁽⁰⁾, the states that its gradient needs, one above the other, and the depth."""
     collect()
+    graph, options = Graph(*rest[:_SIZE]), Options(*rest[_SIZE:])
     rule, word, tol, max_depth, grad_terms, slots, checkpoint, wants_grad, part = options
     owner = object_of(graph.layer)
     if rule == OWN:  # with its limits: no need to compile anew when they change
@@ -169,10 +180,11 @@ def _rates(eps: Tensor, b: Tensor) -> Tensor:
     return as_eps(eps, b, b.size(1))
 
 
-def pull(saved: Sequence[Any], graph: Graph, options: Options, needs: list[bool]) -> list[Tensor]:
+def pull(*args: Any) -> list[Tensor]:
     """The gradients that are needed, of b, weight, eps and the edges. What came in is left as it is."""
     collect()
-    grad, b, weight, eps, out, kept, depth = saved
+    grad, b, weight, eps, out, kept, depth, *rest, needs = args
+    graph, options = Graph(*rest[:_SIZE]), Options(*rest[_SIZE:])
     k, adj = int(depth), adjacency(graph, out.size(0), out.dtype)
     phi = _activation(options.activation, object_of(graph.layer))
     rates = eps.reshape(()) if eps.numel() == 1 else eps
@@ -207,14 +219,158 @@ def _per_edge(value_bar: Tensor, adj: Adjacency, graph: Graph) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- the product
-def product(x: Tensor, graph: Graph, transposed: bool) -> Tensor:
+def product(x: Tensor, *rest: Any) -> Tensor:
     """Ã x or Ãᵀ x."""
     collect()
+    graph, transposed = Graph(*rest[:-1]), rest[-1]
     adj = adjacency(graph, x.size(0), x.dtype)
     return release_later(times(adj, x.contiguous(), transposed=True) if transposed else adj @ x)
 
 
-def edge_gradient(left: Tensor, right: Tensor, graph: Graph) -> Tensor:
+def edge_products(left: Tensor, right: Tensor, *rest: Any) -> Tensor:
     """⟨left_i, right_j⟩ for every edge that i reads j by."""
+    graph = Graph(*rest)
     adj = adjacency(graph, left.size(0), left.dtype)
     return _per_edge(adj.edge_gradient(adj.permute(left), adj.permute(right)), adj, graph)
+
+
+# ---------------------------------------------------------------------------------------------------- registration
+# Not `torch.library.custom_op`: the same, but its wrappers in Python take half a millisecond a step.
+_library: Any = torch.library.Library("pprgnn", "FRAGMENT")  # type: ignore[no-untyped-call]
+
+
+def _operator(name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    _library.define(f"{name}{schema}")
+    _library.impl(name, function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"pprgnn::{name}", fake, lib=_library)
+    return getattr(torch.ops.pprgnn, name).default
+
+
+def _quick(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:
+    """The operator, without the detour through torch's dispatcher where nobody watches it."""
+
+    def call(first: Tensor, *args: Any) -> Any:
+        watched = torch._C._len_torch_dispatch_stack() or type(first) not in (Tensor, torch.nn.Parameter)
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(first, *args) if watched else function(first, *args)
+
+    return call
+
+
+def _differentiable(
+    name: str, operator: Callable[..., Any], save: Callable[..., None], backward: Callable[..., Any]
+) -> None:
+    def forward(ctx: Any, *args: Any) -> Any:
+        output = operator(*args)
+        save(ctx, args, output)
+        return output
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    function: Any = type(f"{name.capitalize()}Backward", (torch.autograd.Function,), methods)
+
+    def autograd(*args: Any) -> Any:
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
+            return function.apply(*args)
+        return operator(*args)
+
+    _library.impl(name, autograd, "Autograd")
+
+
+# ---------------------------------------------------------------------------------------------------------- solve
+def _fake_run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    if torch.onnx.is_in_onnx_export():  # its second attempt, in which the layer does not notice
+        raise ValueError(NOT_IN_ONNX)
+    kept = b.new_empty(Options(*rest[_SIZE:]).slots, *b.shape)
+    return b.new_empty(b.shape), kept, torch.empty((), dtype=torch.int64, device="cpu")
+
+
+def _fake_pull(grad: Tensor, b: Any, weight: Tensor, eps: Tensor, out: Tensor, *rest: Any) -> list[Tensor]:
+    like = (out, weight, eps, rest[3])  # rest: kept, depth, edges, value ...
+    return [each.new_empty(each.shape) for each, needed in zip(like, rest[-1], strict=True) if needed]
+
+
+solve = _operator(
+    "solve",
+    f"(Tensor b, Tensor weight, Tensor eps, {_GRAPH}, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    run,
+    _fake_run,
+)
+solve_backward = _operator(
+    "solve_backward", f"(Tensor grad, {_SAVED}, {_GRAPH}, {_OPTIONS}, bool[] needs) -> Tensor[]", pull, _fake_pull
+)
+
+
+def save_solve(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    """Keep for the gradient what it needs."""
+    b, weight, eps, *rest = inputs
+    graph, ctx.options = Graph(*rest[:_SIZE]), Options(*rest[_SIZE:])
+    ctx.how = graph.how
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(*output[1:])
+    repeats = ctx.options.grad_terms == ALL or ctx.options.checkpoint
+    needs_b = repeats or ctx.options.activation == OWN  # φ' may need its input
+    ctx.save_for_backward(b if needs_b else None, weight, eps, *output, *graph[:-1])
+
+
+def solve_gradients(pull: Callable[..., Any], ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Of all inputs, by this way to pull back."""
+    if not ctx.options.wants_grad:
+        raise RuntimeError(
+            "This graph was made without gradients; compile or export it with gradients enabled (and export it in "
+            "training mode) to train it."
+        )
+    needs = [ctx.needs_input_grad[i] for i in (0, 1, 2, 4)]  # b, weight, eps, value
+    found = iter(()) if grad is None else iter(pull(grad, *ctx.saved_tensors, ctx.how, *ctx.options, needs))
+    b, weight, eps, value = (next(found, None) if needed else None for needed in needs)
+    return b, weight, eps, None, value, *(None,) * (_SIZE - 2 + len(ctx.options))
+
+
+def _solve_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+    return solve_gradients(_quick_pull, ctx, grad)
+
+
+_quick_pull = _quick(pull, solve_backward)
+_differentiable("solve", _quick(run, solve), save_solve, _solve_backward)
+
+
+# ------------------------------------------------------------------------------------------------------ propagate
+def _fake_product(x: Tensor, *rest: Any) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _fake_edge_gradient(left: Tensor, right: Tensor, edges: Tensor, value: Tensor, *rest: Any) -> Tensor:
+    return value.new_empty(value.shape)
+
+
+propagate = _operator("propagate", f"(Tensor x, {_GRAPH}, bool transposed) -> Tensor", product, _fake_product)
+edge_gradient = _operator(
+    "edge_gradient", f"(Tensor left, Tensor right, {_GRAPH}) -> Tensor", edge_products, _fake_edge_gradient
+)
+
+
+def save_product(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    """Keep for the gradient what it needs."""
+    x, *graph, ctx.transposed = inputs
+    ctx.how = graph.pop()
+    ctx.save_for_backward(x if ctx.needs_input_grad[2] else None, *graph)
+
+
+def product_gradients(
+    propagate: Callable[..., Tensor], edge_gradient: Callable[..., Tensor], ctx: Any, grad: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Of all inputs, by these two functions."""
+    x, *graph = ctx.saved_tensors
+    pair = (x, grad) if ctx.transposed else (grad, x)
+    return (
+        propagate(grad, *graph, ctx.how, not ctx.transposed) if ctx.needs_input_grad[0] else None,
+        None,
+        edge_gradient(*pair, *graph, ctx.how) if ctx.needs_input_grad[2] else None,
+        *(None,) * (_SIZE - 1),
+    )
+
+
+def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return product_gradients(propagate, edge_gradient, ctx, grad)
+
+
+_differentiable("propagate", _quick(product, propagate), save_product, _product_backward)

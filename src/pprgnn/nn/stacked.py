@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule
 from pprgnn.errors import DataError
-from pprgnn.nn.dropout import Dropout
+from pprgnn.nn.features import Dropout
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows, start_small
 from pprgnn.nn.ppr_conv import PPRConv, WeightInit
 
@@ -114,7 +115,6 @@ class StackedNet(Network):
             start_small(self.embedding.weight)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
         super().reset_parameters()
         if self.embedding is not None:
             start_small(self.embedding.weight)
@@ -171,7 +171,6 @@ class NodeNet(StackedNet):
         self.head = torch.nn.Linear(self.state_channels, num_classes)
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """Dropout and the linear layer, row by row."""
         logits: Tensor = self.head(self.dropout(state))
         return logits
 
@@ -200,7 +199,6 @@ class GraphNet(StackedNet):
         )
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """Pooling and the linear layers."""
         logits: Tensor = self.head(state, batch, num_graphs)
         return logits
 
@@ -231,3 +229,47 @@ def norm_layer(norm: str | None, channels: int) -> torch.nn.Module:
     kinds: dict[str, Any] = {"batch": torch.nn.BatchNorm1d, "layer": torch.nn.LayerNorm, "graph": GraphNorm}
     layer: torch.nn.Module = kinds[norm](channels)
     return layer
+
+
+class PPRGNN(BasicGNN):  # type: ignore[misc]
+    r"""Infinite-depth layers, one after the other, with PyG's usual options in between.
+
+    Args:
+        in_channels: Size of each input sample, or :obj:`-1` to derive it from the first input.
+        hidden_channels: Size of each hidden sample.
+        num_layers: Number of layers, each infinitely deep: one is often enough.
+        out_channels: If given, a linear layer of this size follows the last one. (A layer's own output has passed
+            its activation, so it cannot serve as logits.)
+        dropout, act, act_first, act_kwargs, norm, norm_kwargs, jk: as in
+            :class:`torch_geometric.nn.models.GCN`.
+        **kwargs: Additional arguments of :class:`PPRConv`, such as :obj:`eps` or :obj:`learn_eps`.
+
+    Example:
+        >>> import torch
+        >>> model = PPRGNN(16, 32, num_layers=2, out_channels=7, eps=0.5, dropout=0.5)
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> model(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 7])
+    """
+
+    supports_edge_weight: Final[bool] = True
+    supports_edge_attr: Final[bool] = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        dropout: float = 0.0,
+        *,
+        jk: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if out_channels is not None and jk is None:
+            jk = "last"
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels, dropout, jk=jk, **kwargs)
+
+    def init_conv(self, in_channels: int, out_channels: int, **kwargs: Any) -> PPRConv:
+        """One layer of the stack."""
+        return PPRConv(in_channels, out_channels, **kwargs)

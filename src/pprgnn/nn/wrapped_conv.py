@@ -17,6 +17,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.csr import fingerprint_of
 from pprgnn.core.entries import check_memory
 from pprgnn.nn.infinite_layer import InfiniteLayer
+from pprgnn.nn.through_adjacency import dense_parts
 
 
 class BothDirections(torch.nn.Module):
@@ -183,19 +184,9 @@ def graph_of(b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 
     Learned weights are no part of it: they move with every step.
     """
-    given = [part for t in tensors_of(args, kwargs) if not t.requires_grad for part in _strided(t)]
+    given = [part for t in tensors_of(args, kwargs) if not t.requires_grad for part in dense_parts(t)]
     edges = sum(t.size(-1) for t in given if t.dim() == 2 and not t.is_floating_point())
     return b.size(-2), edges, fingerprint_of(given)
-
-
-def _strided(tensor: Tensor) -> tuple[Tensor, ...]:
-    if tensor.layout == torch.strided:
-        return (tensor,)
-    if tensor.layout == torch.sparse_coo:
-        return tensor._indices(), tensor._values()
-    by_row = tensor.layout == torch.sparse_csr
-    pointers = tensor.crow_indices() if by_row else tensor.ccol_indices()
-    return pointers, tensor.col_indices() if by_row else tensor.row_indices(), tensor.values()
 
 
 def shape_of(value: Any) -> str:

@@ -29,8 +29,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.depth import Fixed
 from pprgnn.data.sparse_features import is_sparse, take_rows, to_dense
-from pprgnn.nn.infinite_layer import InfiniteLayer
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import InfiniteLayer, infinite_layers
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError

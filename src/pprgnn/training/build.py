@@ -25,8 +25,8 @@ from pprgnn.data.sparse_features import (
     tensors_of,
 )
 from pprgnn.nn import CoPurchaseNet, GraphNet, LabelNet, NodeNet, PaperGraphNet, PPINet
+from pprgnn.nn.features import read_sparse
 from pprgnn.nn.network import EmbeddedNet, Network
-from pprgnn.nn.sparse_linear import read_sparse
 from pprgnn.training import label_input
 from pprgnn.training.config import ModelConfig
 from pprgnn.training.errors import TrainingError

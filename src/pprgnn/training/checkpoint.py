@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from pprgnn.nn.layers import depth_state, restore_depth_state
+from pprgnn.nn.infinite_layer import depth_state, restore_depth_state
 from pprgnn.training.build import digest
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.optimization import optimizer_state, restore_optimizer

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.order import LARGE_GRAPH
+from pprgnn.core.csr import LARGE_GRAPH
 from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import normalize_rows, not_finite, row_norms, split_rows, take_rows

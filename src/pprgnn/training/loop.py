@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.backend.buffers import states_on_disk
-from pprgnn.core.rounding import rounding_ignored
+from pprgnn.core.measure import rounding_ignored
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team, check_consistency
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import infinite_layers
 from pprgnn.training.batches import Batch, DistributedContext
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
 from pprgnn.training.checkpoint import Progress, load_state_dict, state_dict

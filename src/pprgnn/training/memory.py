@@ -13,7 +13,7 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import is_sparse, tensors_of
 from pprgnn.distributed.team import Team
 from pprgnn.nn.infinite_layer import InfiniteLayer
-from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.network import ppr_layers
 from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config
 from pprgnn.training.environment import MIB, available_memory, size_text

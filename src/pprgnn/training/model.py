@@ -18,8 +18,7 @@ from pprgnn.core.depth import Fixed
 from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.errors import DataError
-from pprgnn.nn.infinite_layer import InfiniteLayer
-from pprgnn.nn.layers import infinite_layers, measure_afresh, set_tolerance
+from pprgnn.nn.infinite_layer import InfiniteLayer, infinite_layers, measure_afresh, set_tolerance
 from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch, Batches
 from pprgnn.training.build import EDGES, Shape, build_network, digest, features

@@ -16,8 +16,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pprgnn.core.solution import ConvergenceWarning, Status
 from pprgnn.distributed.team import Team
-from pprgnn.nn.layers import infinite_layers, ppr_layers
-from pprgnn.nn.network import Network
+from pprgnn.nn.infinite_layer import infinite_layers
+from pprgnn.nn.network import Network, ppr_layers
 from pprgnn.training.config import TrainingConfig
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.metrics import check_shapes, check_truth

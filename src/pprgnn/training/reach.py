@@ -16,11 +16,10 @@ from torch import Tensor
 from pprgnn.core.csr import sort_entries
 from pprgnn.core.depth import Fixed
 from pprgnn.local.neighbourhood import LayerBounds, NotWorthwhile
-from pprgnn.nn.label_net import LabelNet
 from pprgnn.nn.network import Network
-from pprgnn.nn.paper import CoPurchaseNet, PPINet
 from pprgnn.nn.ppr_conv import PPRConv
 from pprgnn.nn.stacked import NodeNet
+from pprgnn.nn.task_nets import CoPurchaseNet, LabelNet, PPINet
 
 
 class Readers:

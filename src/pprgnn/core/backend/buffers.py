@@ -7,6 +7,7 @@ none of this, torch's allocator does it there. Where memory is too small, states
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import mmap
 import os
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -208,3 +210,22 @@ def check_folder(folder: str) -> str:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"States are to be kept in the folder {folder!r}, where this user may not write.")
     return folder
+
+
+# --------------------------------------------------------------------------------------------- numbers for objects
+# Operators of compiled code take tensors and no objects, but can find them by number.
+_numbers = itertools.count(1)
+_objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def handle_of(thing: Any) -> Tensor:
+    """A number for ``thing``, in a tensor: a graph compiled for one object then serves its copies as well."""
+    number = next(_numbers)
+    _objects[number] = thing
+    with torch.inference_mode(False):  # such a tensor could not take part in training later
+        return torch.tensor(number, device="cpu")
+
+
+def object_of(handle: Tensor | None) -> Any | None:
+    """The object of that number as long as it lives; ``None`` in another process than its own."""
+    return None if handle is None else _objects.get(int(handle))

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from pprgnn.core.backend.rows import PartRows
     from pprgnn.core.problem import Problem, Recursion
 
 MAX_CHANNELS = 256  # beyond, the dense product dominates and the vendor's library is the better one
@@ -98,7 +98,7 @@ def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor], order:
 
 
 def look(sketch: Tensor, weight: Tensor, faint: float) -> tuple[Tensor, float] | None:
-    """What :func:`pprgnn.core.depth_memory.look` answers, or ``None`` where C cannot see the numbers."""
+    """What :func:`pprgnn.core.training_step.look` answers, or ``None`` where C cannot see the numbers."""
     probes, channels = sketch.shape
     square = weight.shape == (channels, channels) and weight.dtype == sketch.dtype in _SUFFIX and channels > 0
     library = _library(os.environ.get("PPRGNN_KERNEL")) if square and sketch.device.type == "cpu" else None
@@ -245,3 +245,48 @@ def _call(library: ctypes.CDLL, name: str, matrix: Tensor, *arguments: object) -
     graph = (matrix.crow_indices(), matrix.col_indices(), matrix.values())
     like = next(argument for argument in arguments if isinstance(argument, Tensor))
     call(getattr(library, f"{name}_{_SUFFIX[like.dtype]}"), matrix.size(0), like.size(1), *graph, *arguments)
+
+
+# ------------------------------------------------------------------------------------------ parts of a graph
+class Exchange(Protocol):
+    """Fetches the rows that others hold, while the rest is computed."""
+
+    def start(self, x: Tensor) -> None:
+        """Send the rows of ``x`` that others need, and begin to receive theirs."""
+
+    def wait(self) -> Tensor:
+        """The rows of others; valid until the next start."""
+
+
+@dataclass(frozen=True)
+class PartRows:
+    """Rows of a matrix; first the interior ones, which need nothing of others."""
+
+    near: Tensor  # CSR (rows, rows): entries that read rows here
+    far: Tensor  # CSR (rows - interior, rows of others)
+    interior: int
+    exchange: Exchange | None  # None: all rows are here
+
+    @classmethod
+    def whole(cls, matrix: Tensor) -> PartRows:
+        """All rows of a matrix that is here."""
+        return cls(matrix, matrix, matrix.size(0), None)
+
+    def halves(self, x: Tensor) -> Iterator[Tensor | None]:
+        """``None`` for what needs no rows of others, which travel meanwhile; then those rows, for the rest."""
+        if self.exchange is None:
+            yield None
+            return
+        self.exchange.start(x)
+        yield None
+        yield self.exchange.wait()
+
+    def product(self, x: Tensor, out: Tensor) -> Tensor:
+        """The rows of the matrix times all of x, of which these rows are here."""
+        for halo in self.halves(x):
+            if halo is None:
+                multiply(self.near, x, out=out)
+            elif self.far.values().numel():
+                boundary = out[self.interior :]
+                torch.addmm(boundary, self.far, halo, out=boundary)
+        return out

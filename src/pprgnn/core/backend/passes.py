@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pprgnn.core.backend import kernel
 from pprgnn.core.backend.buffers import acquire, buffer_index, collect, release, release_later, reserve
-from pprgnn.core.backend.rows import PartRows
+from pprgnn.core.backend.kernel import PartRows
 from pprgnn.core.problem import Problem, Recursion
 from pprgnn.core.recursion import Gradients, ascend, descend, pre_activation
 
@@ -132,40 +132,28 @@ def pull_back(
     when the pass ``repeats`` its last steps, the last of them. ``b`` is read only then, and when φ' does not
     follow from φ(z).
     """
-    reads_b = repeats or not given.activation.from_output
+    adj, count, room = given.adj, min(terms, depth), acquire(grad_out)
     library = None if needs[3] else kernel.library_for(given)
-    few, room = min(terms, depth) <= FEW_TERMS, acquire(grad_out)
-    if not reads_b:
-        return _pull_back(library, given, memo, kept, grad_out, room, depth, terms, needs, [])
-    with in_inner_order(given) as problem:
-        if repeats and few and library is not None and problem.adj.rows is None:
+    reads_b = repeats or not given.activation.from_output
+    with in_inner_order(given) if reads_b else nullcontext(given) as problem:
+        if repeats and count <= FEW_TERMS and library is not None and adj.rows is None:
             z_bar = _first_z_bar(problem, memo, None, grad_out, room)
-            return _repeated_adjoint(library, problem, z_bar, kept, [room], depth, terms, needs)
-        repeated = [acquire(grad_out) for _ in range(min(terms, depth) - 1)] if repeats else []
+            b_bar, sums = _repeated_adjoint(library, problem, z_bar, kept[0], [room], count, terms)
+            return _needed(problem, sums, b_bar, needs)
+        repeated = [acquire(grad_out) for _ in range(count - 1)] if repeats else []
         if repeated:  # G⁽ᴺ⁾ is there; walk down to G⁽¹⁾ once more
-            levels = range(1, len(repeated) + 1)
-            descend(lambda n, g: step(problem, n, g, repeated[n - 1], room), kept[0], levels)
-        return _pull_back(library, problem, memo, kept, grad_out, room, depth, terms, needs, repeated)
-
-
-def _pull_back(
-    library: ctypes.CDLL | None,
-    problem: Problem,
-    memo: Tensor | None,
-    kept: list[Tensor],
-    grad_out: Tensor,
-    room: Tensor,
-    depth: int,
-    terms: int,
-    needs: Sequence[bool],
-    repeated: list[Tensor],
-) -> Gradients:
-    """With all states up to G⁽ᵗᵉʳᵐˢ⁾."""
-    states = [*repeated, *kept]
-    z_bar = _first_z_bar(problem, memo, states[0] if depth else None, grad_out, room)
-    scratch = [z_bar, room, acquire(grad_out)]
-    gradients = _adjoint(library, problem, states, scratch, depth, terms, needs)
-    release(*repeated, *(buffer for buffer in scratch if buffer is not gradients.b))
+            descend(lambda n, g: step(problem, n, g, repeated[n - 1], room), kept[0], range(1, count))
+        states = [*repeated, *kept]
+        z_bar = _first_z_bar(problem, memo, states[0] if depth else None, grad_out, room)
+        b_bar = acquire(grad_out)
+        if library is None:
+            sums = _plain_adjoint(problem, states, z_bar, room, b_bar, depth, terms, needs[3])
+        elif adj.rows_t is None:  # the same loop, in C++
+            sums = Gradients(b_bar, *kernel.adjoint(library, problem, count, terms, states, [z_bar, room], b_bar))
+        else:
+            sums = _adjoint_of_part(library, problem, adj.rows_t, states, z_bar, room, b_bar, count, terms)
+        gradients = _needed(problem, sums, adj.unpermute(b_bar, out=room) if needs[0] else None, needs)
+    release(*repeated, *(buffer for buffer in (z_bar, room, b_bar) if buffer is not gradients.b))
     return gradients
 
 
@@ -183,37 +171,7 @@ def _first_z_bar(
     return phi.chain(adj.permute(grad_out.contiguous()), z, out=out)
 
 
-def _adjoint(
-    library: ctypes.CDLL | None,
-    problem: Problem,
-    states: list[Tensor],
-    scratch: list[Tensor],
-    depth: int,
-    terms: int,
-    needs: Sequence[bool],
-) -> Gradients:
-    """The terms from Z̄⁽⁰⁾ in ``scratch[0]``; ``states`` are G⁽¹⁾, G⁽²⁾, ..."""
-    adj, (z_bar, product, b_bar), count = problem.adj, scratch, min(terms, depth)
-    part = adj.rows_t
-    if library is None:
-        sums = plain_adjoint(problem, states, z_bar, product, b_bar, depth, terms, needs[3])
-    elif part is None:  # the same loop, in C++
-        sums = Gradients(b_bar, *kernel.adjoint(library, problem, count, terms, states, [z_bar, product], b_bar))
-    else:
-        sums = _fused_sums(problem, b_bar.copy_(z_bar))
-        spare = [product]
-
-        def term(n: int, z: Tensor, below: Tensor) -> Tensor:
-            following = spare.pop()
-            _fused_term(library, problem, part, n, n + 1 == terms, z, below, following, sums)
-            spare.append(z)
-            return following
-
-        ascend(term, z_bar, lambda n: states[n - 1], count)
-    return _needed(problem, sums, adj.unpermute(b_bar, out=product) if needs[0] else None, needs)
-
-
-def plain_adjoint(
+def _plain_adjoint(
     problem: Problem,
     states: Sequence[Tensor],
     z_bar: Tensor,
@@ -223,11 +181,11 @@ def plain_adjoint(
     terms: int,
     with_edges: bool,
 ) -> Gradients:
-    """The adjoint by torch operations, in the inner node order."""
-    phi, count = problem.activation, min(terms, depth)
+    """By torch operations; ``states`` are G⁽¹⁾, G⁽²⁾, ..."""
+    phi = problem.activation
     weight_bar, eps_bar = torch.zeros_like(problem.weight), torch.zeros_like(problem.eps)
-    sums = Gradients(b_bar.copy_(z_bar), weight_bar, eps_bar)
-    sums.value = torch.zeros_like(problem.adj.value) if with_edges else None
+    value_bar = torch.zeros_like(problem.adj.value) if with_edges else None
+    sums = Gradients(b_bar.copy_(z_bar), weight_bar, eps_bar, value_bar)
 
     def term(n: int, z: Tensor, below: Tensor) -> Tensor:
         def kept() -> Tensor:
@@ -238,6 +196,30 @@ def plain_adjoint(
 
         return sums.add_term(problem, n, z, below, None if n + 1 == terms else kept, product)
 
+    ascend(term, z_bar, lambda n: states[n - 1], min(terms, depth))
+    return sums
+
+
+def _adjoint_of_part(
+    library: ctypes.CDLL,
+    problem: Problem,
+    rows: PartRows,
+    states: Sequence[Tensor],
+    z_bar: Tensor,
+    spare: Tensor,
+    b_bar: Tensor,
+    count: int,
+    terms: int,
+) -> Gradients:
+    """Of the rows that are here: what needs no rows of others is computed while those travel."""
+    sums, free = _fused_sums(problem, b_bar.copy_(z_bar)), [spare]
+
+    def term(n: int, z: Tensor, below: Tensor) -> Tensor:
+        following = free.pop()
+        _fused_term(library, problem, rows, n, n + 1 == terms, z, below, following, sums)
+        free.append(z)
+        return following
+
     ascend(term, z_bar, lambda n: states[n - 1], count)
     return sums
 
@@ -246,19 +228,17 @@ def _repeated_adjoint(
     library: ctypes.CDLL,
     problem: Problem,
     z_bar: Tensor,
-    kept: list[Tensor],
+    farthest: Tensor,
     room: list[Tensor],
-    depth: int,
+    last: int,
     terms: int,
-    needs: Sequence[bool],
-) -> Gradients:
-    """The adjoint with each state found anew from G⁽ᴺ⁾: four buffers for N(N - 1)/2 steps, whatever N is.
+) -> tuple[Tensor, Gradients]:
+    """With each state found anew from G⁽ᴺ⁾: four buffers for N(N - 1)/2 steps, whatever N is.
 
-    ``room`` holds the buffers that are free at the moment.
+    ``room`` holds the buffers that are free at the moment. Returns B̄ in the caller's node order, and the sums.
     """
-    adj, last = problem.adj, min(terms, depth)
+    adj = problem.adj
     there, back = PartRows.whole(adj.matrix), PartRows.whole(adj.matrix_t)
-    (farthest,) = kept
 
     def spare() -> Tensor:
         return room.pop() if room else acquire(farthest)
@@ -282,7 +262,7 @@ def _repeated_adjoint(
     if adj.rank is not None:
         b_bar, z_bar = adj.unpermute(b_bar, out=z_bar), b_bar
     release(z_bar, *room)
-    return _needed(problem, sums, b_bar if needs[0] else None, needs)
+    return b_bar, sums
 
 
 def _fused_sums(problem: Problem, b_bar: Tensor) -> Gradients:
@@ -302,7 +282,7 @@ def _fused_term(
     following: Tensor,
     sums: Gradients,
 ) -> None:
-    """:meth:`Gradients.add_term`, fused: what needs no rows of others is computed while those travel."""
+    """:meth:`Gradients.add_term`, fused."""
     for halo in rows.halves(z):
         into: Any = (sums.b, sums.weight, sums.eps)
         kernel.adjoint_step(library, problem, rows, n, last, z, halo, below, following, *into)
@@ -313,6 +293,5 @@ def _needed(problem: Problem, sums: Gradients, b_bar: Tensor | None, needs: Sequ
     eps = sums.eps
     if eps is not None and eps.dim() > problem.eps.dim():
         eps = eps.sum()
-    return Gradients(
-        b_bar, sums.weight if needs[1] else None, eps if needs[2] else None, sums.value if needs[3] else None
-    )
+    found = (b_bar, sums.weight, eps, sums.value)
+    return Gradients(*(each if needed else None for each, needed in zip(found, needs, strict=True)))

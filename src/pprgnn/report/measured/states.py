@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency, times
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import infinite_layers
 from pprgnn.report.measured.results import Missing, Reach, ReachLine, Smoothing, SmoothingLine
 from pprgnn.report.measured.trained_run import Allowance, TrainedRun
 from pprgnn.training.attribution import attribute

@@ -20,15 +20,13 @@ from pprgnn.baselines.equilibrium_conv import EquilibriumConv
 from pprgnn.core import solve as solving
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.passes import permuted, run_pass
-from pprgnn.core.checks import as_eps
 from pprgnn.core.depth import Fixed
-from pprgnn.core.problem import Problem
+from pprgnn.core.problem import Problem, as_eps
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.core.steps import Steps
 from pprgnn.data.sparse_features import to_dense
 from pprgnn.nn.infinite_depth import InfiniteDepth
-from pprgnn.nn.infinite_layer import InfiniteLayer
-from pprgnn.nn.layers import infinite_layers
+from pprgnn.nn.infinite_layer import InfiniteLayer, infinite_layers
 from pprgnn.report.measured.results import Missing
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import choose_device, main_metrics
