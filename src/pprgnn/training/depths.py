@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.baselines.ignn import EquilibriumConv
 from pprgnn.core.depth import Fixed
 from pprgnn.nn.infinite_layer import InfiniteLayer
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Batch as Graphs
 from torch_geometric.utils import to_undirected
 
-from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.baselines.ignn import EquilibriumConv
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.sparse_features import to_dense
