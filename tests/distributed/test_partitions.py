@@ -278,8 +278,8 @@ def test_bad_arguments(arguments, message):
     [
         (torch.zeros(7).int(), "each of the 8 nodes, but has shape"),
         (torch.zeros(8), "dtype torch.float32"),
-        (torch.arange(8), "numbered from 0 to 1, but a partition names 0 to 7"),
-        (torch.full((8,), -1), "names -1 to -1"),
+        (torch.arange(8), "from 0 to 1, one number per part, but runs from 0 to 7"),
+        (torch.full((8,), -1), "runs from -1 to -1"),
     ],
 )
 def test_bad_partitions(owner, message):

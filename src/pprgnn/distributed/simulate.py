@@ -35,8 +35,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import acquire
 from pprgnn.core.backend.passes import pull_back, step
 from pprgnn.core.problem import Problem
-from pprgnn.distributed.exchange import HaloExchange
-from pprgnn.distributed.part import GraphPart, cut
+from pprgnn.distributed.part import GraphPart, HaloExchange, cut
 from pprgnn.distributed.partitions import PartitionFacts, describe
 from pprgnn.distributed.team import Team
 from pprgnn.errors import DataError

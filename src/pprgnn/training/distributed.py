@@ -9,10 +9,9 @@ from torch import Tensor
 from torch_geometric.nn import GraphNorm, PairNorm
 from torch_geometric.nn.conv import MessagePassing
 
-from pprgnn.distributed.batch_norm import share_batch_norm
+from pprgnn.distributed.layers import RowNumbers, share_batch_norm, use_row_dropout
 from pprgnn.distributed.part import cut
 from pprgnn.distributed.partitions import choose_method, partition
-from pprgnn.distributed.row_dropout import RowNumbers, use_row_dropout
 from pprgnn.distributed.team import Team
 from pprgnn.nn.network import Network
 from pprgnn.nn.ppr_conv import PPRConv
