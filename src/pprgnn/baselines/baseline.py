@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from inspect import Parameter, Signature, signature
 from typing import Any, ClassVar
 
 import torch
@@ -45,7 +46,19 @@ class Baseline(Network):
     layers: int
     dropout: float
     pooling: str
+    __signature__: ClassVar[Signature]
     head: torch.nn.Module
+
+    def __init_subclass__(cls) -> None:
+        """Let the signature name all that the constructor takes: the defaults, and the arguments of its own."""
+        super().__init_subclass__()
+        given = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("in_channels", "num_classes")]
+        task = Parameter("task", Parameter.POSITIONAL_OR_KEYWORD, default=cls.tasks[0])
+        shared = [Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in cls.defaults.items()]
+        own = signature(cls.__init__).parameters.values()
+        cls.__signature__ = Signature(
+            [*given, task, *shared, *(each for each in own if each.kind is Parameter.KEYWORD_ONLY)]
+        )
 
     def __init__(self, in_channels: int, num_classes: int, task: str | None = None, **settings: Any) -> None:
         super().__init__()
