@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.baselines.appnp import APPNPNet, PPNPNet
-from pprgnn.baselines.exact_pagerank import dropping_power_iteration, exact_pagerank
-from pprgnn.baselines.exact_pagerank import power_iteration as steps
+from pprgnn.baselines.appnp import APPNPNet, PPNPNet, dropping_power_iteration, exact_pagerank
+from pprgnn.baselines.appnp import power_iteration as steps
 from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.training.config import Config
 from pprgnn.training.optimization import make_optimizer
@@ -126,7 +125,7 @@ def test_conjugate_gradients_take_few_steps(monkeypatch):
     """About (1/2) sqrt((2 - alpha) / alpha) ln(2 / tol); the power series would need ln(tol) / ln(1 - alpha)."""
     adj = ZOO["barabasi_albert"].adjacency(add_self_loops=True)
     h = torch.randn(20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    monkeypatch.setattr("pprgnn.baselines.exact_pagerank.MAX_ITERATIONS", 60)
+    monkeypatch.setattr("pprgnn.baselines.appnp.MAX_ITERATIONS", 60)
     exact_pagerank(adj, h, alpha=0.02, tol=1e-8)  # a warning would be an error
 
 
@@ -134,7 +133,7 @@ def test_conjugate_gradients_take_few_steps(monkeypatch):
 def test_says_so_when_the_tolerance_is_not_reached(name, monkeypatch):
     adj = ZOO[name].adjacency(add_self_loops=True)
     h = torch.randn(adj.num_nodes, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    monkeypatch.setattr("pprgnn.baselines.exact_pagerank.MAX_ITERATIONS", 2)
+    monkeypatch.setattr("pprgnn.baselines.appnp.MAX_ITERATIONS", 2)
     with pytest.warns(ConvergenceWarning, match=r"more than tol = 1e-06; raise alpha"):
         exact_pagerank(adj, h)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from pprgnn import Adjacency
-from pprgnn.baselines.dgcnn import DGCNNet
+from pprgnn.baselines.classic import DGCNNet
 from pprgnn.errors import DataError
 from pprgnn.training.build import Shape, build_network
 from pprgnn.training.config import Config

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.baselines.gcn import DropEdgeNet, GCNNet
+from pprgnn.baselines.classic import GCNNet
+from pprgnn.baselines.deep import DropEdgeNet
 from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, matrix, normalized
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from pprgnn import Adjacency
-from pprgnn.baselines.gat import GATNet
+from pprgnn.baselines.classic import GATNet
 from pprgnn.errors import DataError
 from tests.baselines.dense import N, build, graph
 

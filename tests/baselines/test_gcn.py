@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn import GCN
 
 from pprgnn import Adjacency
-from pprgnn.baselines.gcn import GCNNet
+from pprgnn.baselines.classic import GCNNet
 from pprgnn.training.config import Config
 from pprgnn.training.optimization import make_optimizer
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, normalized

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.baselines.gcn import GCNNet
-from pprgnn.baselines.gcnii import GCNIINet
+from pprgnn.baselines.classic import GCNNet
+from pprgnn.baselines.deep import GCNIINet
 from pprgnn.training.config import Config
 from pprgnn.training.optimization import make_optimizer
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, normalized

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.baselines import gdc
-from pprgnn.baselines.gdc import GDCNet
+from pprgnn.baselines import deep
+from pprgnn.baselines.deep import GDCNet
 from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, normalized
 
@@ -78,7 +78,7 @@ def test_one_node_keeps_to_itself(loops):
 
 def test_graphs_that_are_too_large_are_refused(monkeypatch):
     edge_index, _, x = graph()
-    monkeypatch.setattr(gdc, "MOST_NODES", N - 1)
+    monkeypatch.setattr(deep, "MOST_NODES", N - 1)
     with pytest.raises(DataError, match=f"too much for {N} nodes"):
         build(GDCNet)(x, edge_index)
     with pytest.raises(ValueError, match="for node tasks"):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.baselines.gin import GINNet
+from pprgnn.baselines.classic import GINNet
 from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, matrix
 
@@ -82,7 +82,7 @@ def test_dropout_is_on_the_outputs_of_the_linear_maps():
     state = network.encode(x, edge_index)
     parts = state.split([FEATURES, 4], dim=1)
     logits = [head(part) for head, part in zip(network.heads, parts, strict=True)]
-    network.dropout.train()
+    network.head_dropout.train()
     possible = torch.stack([torch.zeros_like(logits[0]), 2 * logits[0], 2 * logits[1], 2 * sum(logits)])
     distance = (network.decode(state) - possible).abs().min(0).values
     assert bool((distance < 1e-12).all())

@@ -9,9 +9,7 @@ from scipy.optimize import minimize
 from torch.autograd import gradcheck
 
 from pprgnn import Adjacency, Certificate
-from pprgnn.baselines.eignn import EIGNNConv
-from pprgnn.baselines.ignn import IGNNConv, project_columns
-from pprgnn.baselines.mgnni import MGNNIConv
+from pprgnn.baselines.ignn import EIGNNConv, IGNNConv, MGNNIConv, project_columns
 from pprgnn.nn import GraphNet, NodeNet
 from pprgnn.nn.network import ppr_layers
 from tests import reference

@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn import GCN
 
 from pprgnn import Adjacency
-from pprgnn.baselines.jknet import JKNet
+from pprgnn.baselines.deep import JKNet
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, normalized
 
 

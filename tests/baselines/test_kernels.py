@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pprgnn.baselines.kernel_graphs import KernelGraphs
-from pprgnn.baselines.kernels import GraphletNet, WeisfeilerLehmanNet, decisions
-from pprgnn.baselines.random_walk import RandomWalkNet, eigenvalue_bounds
+from pprgnn.baselines.kernels import (
+    GraphletNet,
+    RandomWalkNet,
+    WeisfeilerLehmanNet,
+    decisions,
+    eigenvalue_bounds,
+)
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.errors import DataError
 from tests.training.small_data import is_sentence
@@ -266,7 +271,7 @@ def test_many_blocks_of_graphs_are_like_one(monkeypatch):
     ]
     net, shares = network(RandomWalkNet), []
     whole = matrix_of(net, graphs, 0.1)
-    monkeypatch.setattr("pprgnn.baselines.random_walk.NODES_PER_BLOCK", 7)
+    monkeypatch.setattr("pprgnn.baselines.kernels.NODES_PER_BLOCK", 7)
     found = net.matrix(as_kernel_graphs(net, graphs), 0.1, shares.append)
     np.testing.assert_allclose(found, whole, rtol=1e-12)
     assert shares == sorted(shares)

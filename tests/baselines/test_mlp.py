@@ -2,7 +2,7 @@
 
 import torch
 
-from pprgnn.baselines.mlp import MLPNet
+from pprgnn.baselines.classic import MLPNet
 from tests.baselines.dense import N, build, graph
 
 

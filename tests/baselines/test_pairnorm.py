@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from pprgnn.baselines.gcn import GCNNet, PairNormNet
+from pprgnn.baselines.classic import GCNNet
+from pprgnn.baselines.deep import PairNormNet
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph, normalized
 
 

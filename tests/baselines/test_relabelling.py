@@ -4,12 +4,8 @@ import pytest
 import torch
 
 from pprgnn.baselines.appnp import GPRGNNNet
-from pprgnn.baselines.gat import GATNet
-from pprgnn.baselines.gcn import DropEdgeNet, GCNNet, PairNormNet
-from pprgnn.baselines.gcnii import GCNIINet
-from pprgnn.baselines.gdc import GDCNet
-from pprgnn.baselines.jknet import JKNet
-from pprgnn.baselines.mlp import MLPNet
+from pprgnn.baselines.classic import GATNet, GCNNet, MLPNet
+from pprgnn.baselines.deep import DropEdgeNet, GCNIINet, GDCNet, JKNet, PairNormNet
 from pprgnn.errors import DataError
 from tests.baselines.dense import FEATURES, N, build, graph
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.baselines.structure2vec import Structure2VecNet
+from pprgnn.baselines.sse import Structure2VecNet
 from pprgnn.training.config import Config
 from pprgnn.training.train import train
 from tests.training.small_data import Recorder, all_for_training, divided, one_graph, several_graphs

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from pprgnn.baselines.mlp import MLPNet, StructureFreeNet
+from pprgnn.baselines.classic import MLPNet, StructureFreeNet
 from pprgnn.errors import DataError
 from tests.baselines.dense import CLASSES, FEATURES, N, build, graph
 

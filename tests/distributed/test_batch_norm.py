@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import BatchNorm
 
-from pprgnn.distributed.batch_norm import TeamBatchNorm, share_batch_norm
+from pprgnn.distributed.layers import TeamBatchNorm, share_batch_norm
 from pprgnn.distributed.team import Team
 from tests.distributed.processes import run_team
 

@@ -21,8 +21,7 @@ from pprgnn.core.backend.passes import pull_back, step
 from pprgnn.core.csr import rows as part_rows
 from pprgnn.core.problem import Problem
 from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
-from pprgnn.distributed.exchange import HaloExchange
-from pprgnn.distributed.part import cut
+from pprgnn.distributed.part import HaloExchange, cut
 from pprgnn.distributed.team import Team
 from tests.distributed.processes import run_team
 from tests.problems import draw_b, draw_eps, draw_weight

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from pprgnn.data.sparse_features import compact
-from pprgnn.distributed import row_dropout
-from pprgnn.distributed.row_dropout import RowDropout, use_row_dropout
+from pprgnn.distributed import layers
+from pprgnn.distributed.layers import RowDropout, use_row_dropout
 from pprgnn.nn.features import Dropout, TorchDropout
 
 
@@ -61,7 +61,7 @@ def test_same_masks_for_blocks_of_any_size(network, monkeypatch):
     numbers = use_row_dropout(network)
     whole = masks(numbers, network[0], None, columns=5, rows=1000)
     for entries in (1, 5, 37, 4999):
-        monkeypatch.setitem(row_dropout.BLOCK, "cpu", entries)
+        monkeypatch.setitem(layers.BLOCK, "cpu", entries)
         numbers.restart(0)
         assert torch.equal(masks(numbers, network[0], None, columns=5, rows=1000), whole)
 

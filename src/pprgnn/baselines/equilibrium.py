@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +121,13 @@ class _Search:
             self.status = Status.COMPARED
         return self.status is not Status.CAPPED
 
+    def missing(self, contraction: float | None) -> int:
+        """How many steps are, if the contraction goes on as it was."""
+        known = [error for error in (self.bound, self.estimate) if error is not None]
+        if contraction is None or not 0 < contraction < 1 or not known or not math.isfinite(min(known)):
+            return BUNDLE
+        return math.ceil(math.log(self.tol / min(known)) / math.log(contraction))
+
     def warn(self, weight: Tensor, what: str = "The equilibrium") -> None:
         if self.status.converged:
             return
@@ -156,7 +162,7 @@ class _Equilibrium(torch.autograd.Function):
     ) -> Tensor:
         given = Problem(b, weight, torch.zeros_like(weight[0, 0]), adj, activation)
         with in_inner_order(given) as problem:
-            state, spare = _iterate(problem, adj.matrix, problem.b, weight, hops, search, None)
+            state, spare = _Iteration(problem, adj.matrix, problem.b, weight, hops, search).run()
         if adj.order is not None:
             adj.unpermute(state, out=spare)
             state, spare = spare, state
@@ -187,7 +193,7 @@ class _Equilibrium(torch.autograd.Function):
             at = torch.addmm(adj.permute(b), _hop(adj.matrix, state, hops), weight)
         problem = Problem(incoming, weight, torch.zeros_like(weight[0, 0]), adj, ctx.activation)
         search = _Search(ctx.tol, ctx.max_depth, accelerate=ctx.accelerate)
-        v, product = _iterate(problem, adj.matrix_t, incoming, weight.t(), hops, search, at)
+        v, product = _Iteration(problem, adj.matrix_t, incoming, weight.t(), hops, search, at).run()
         search.warn(weight, "The gradient of an equilibrium")
         b_bar, weight_bar, value_bar = None, None, None
         if ctx.needs_input_grad[1]:
@@ -211,97 +217,106 @@ def _hop(matrix: Tensor, x: Tensor, hops: int, out: Tensor | None = None) -> Ten
     return x
 
 
-def _iterate(
-    problem: Problem, matrix: Tensor, b: Tensor, weight: Tensor, hops: int, search: _Search, at: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Repeat X ← φ(MᵐXW + B), or with a state X ← φ'(at) ⊙ (MᵐXW + B), until it is settled.
+class _Iteration:
+    """Repeats X ← φ(MᵐXW + B), or with ``at`` X ← φ'(at) ⊙ (MᵐXW + B), until the search is settled.
 
-    Returns X and a buffer that is free again; all in the inner node order.
+    All in the inner node order, in two buffers, and fused where the kernel can.
     """
-    run = _Bundles(problem, matrix, b, weight, hops, at)
-    scale = float(torch.linalg.vector_norm(b)) or 1.0
-    rate = _proved_rate(problem, weight, hops)
-    previous, bundle, mixing = None, BUNDLE, search.accelerate
-    if search.fixed is not None:
-        run.steps(search.fixed)
-        search.steps, search.status = search.fixed, Status.FIXED
-        return run.finish()
-    while search.steps < search.max_depth:
-        bundle = min(bundle, search.max_depth - search.steps)
-        run.steps(bundle)
-        search.steps += bundle
-        columns = run.change() / scale  # ‖last column - column before‖₂
-        change = float(torch.linalg.vector_norm(columns))
-        contraction = None if previous is None else (change / previous) ** (1 / bundle) if previous else 0.0
-        estimate = search.estimate
-        if contraction is not None and contraction < 1:
-            estimate = change * contraction / (1 - contraction)
-        if search.settled(change, rate.error(columns), estimate):
-            break
-        missing = _missing(search, contraction)
-        if mixing and missing > WORTH_MIXING:
-            assert contraction is not None
-            if _accelerated(run, search, scale, rate, 1 / (1 - contraction**BUNDLE)):
-                break
-            mixing, previous, bundle = False, None, BUNDLE  # plain steps are all that is left
-            continue
-        previous, bundle = change, min(max(missing, 1), LONGEST_BUNDLE)
-    return run.finish()
-
-
-def _missing(search: _Search, contraction: float | None) -> int:
-    """How many steps are, if the contraction goes on as it was."""
-    known = [error for error in (search.bound, search.estimate) if error is not None]
-    if contraction is None or not 0 < contraction < 1 or not known or not math.isfinite(min(known)):
-        return BUNDLE
-    return math.ceil(math.log(search.tol / min(known)) / math.log(contraction))
-
-
-def _accelerated(run: _Bundles, search: _Search, scale: float, rate: _Rate, amplification: float) -> bool:
-    """Bundles from mixtures of earlier states; whether they led anywhere.
-
-    A bundle from a mixture counts only if it ends with no larger change than so many more plain steps are proved
-    to end with; otherwise the state from before it comes back. The error of a state is estimated as
-    ``amplification`` times the change by a bundle: the largest that was seen, between any two bundles.
-    """
-    mixing, x = Anderson(run.last), acquire(run.last)
-    moved = 0.0
-    while search.steps < search.max_depth and mixing.active:
-        x.copy_(run.last)
-        count = min(BUNDLE, search.max_depth - search.steps)
-        run.steps(count)
-        search.steps += count
-        columns = run.change() / scale
-        if not mixing.accepts(rate.size(columns), rate.least**count, run.last):
-            continue
-        mixing.add(x, run.last)
-        if mixing.count > 1:
-            amplification = max(amplification, mixing.amplification(moved))
-        change = float(torch.linalg.vector_norm(columns))
-        if search.settled(change, rate.error(columns), mixing.residual / scale * amplification):
-            break
-        mixing.mixed = mixing.mix(run.last)
-        moved = float(torch.dist(run.last, x))
-    mixing.release()
-    release(x)
-    return search.status is not Status.CAPPED or search.steps >= search.max_depth
-
-
-class _Bundles:
-    """Runs steps in two buffers, fused where the kernel can."""
 
     def __init__(
-        self, problem: Problem, matrix: Tensor, b: Tensor, weight: Tensor, hops: int, at: Tensor | None
+        self,
+        problem: Problem,
+        matrix: Tensor,
+        b: Tensor,
+        weight: Tensor,
+        hops: int,
+        search: _Search,
+        at: Tensor | None = None,
     ) -> None:
         self.matrix, self.b, self.weight, self.hops, self.at = matrix, b, weight.contiguous(), hops, at
-        self.activation = problem.activation
+        self.activation, self.search = problem.activation, search
         self.library = kernel.library_for(problem) if hops == 1 else None
         self.last, self.before = acquire(b), acquire(b)
         self.products = [acquire(b) for _ in range(0 if self.library else min(hops, 2))]
         self.started = False
+        self.scale = float(torch.linalg.vector_norm(b)) or 1.0
+        # By how much a step contracts at least, in each of the norms of _sizes.
+        factor = problem.activation.lipschitz * problem.adj.norm_bound**hops
+        size = weight.detach().abs()
+        largest = (size.sum(0).max(), torch.linalg.matrix_norm(size), size.sum(1).max())
+        self.rates = [factor * float(each) for each in largest]
 
-    def steps(self, count: int) -> None:
-        """So many more; the first call ever also fills the state with that of X = 0."""
+    def run(self) -> tuple[Tensor, Tensor]:
+        """X, and a buffer that is free again."""
+        search = self.search
+        if search.fixed is not None:
+            self._steps(search.fixed)
+            search.status = Status.FIXED
+        else:
+            self._until_settled()
+        release(*self.products)
+        return self.last, self.before
+
+    def _until_settled(self) -> None:
+        search = self.search
+        previous, bundle, mixing = None, BUNDLE, search.accelerate
+        while search.steps < search.max_depth:
+            bundle = min(bundle, search.max_depth - search.steps)
+            self._steps(bundle)
+            columns = self._change()
+            change = float(torch.linalg.vector_norm(columns))
+            contraction = None if previous is None else (change / previous) ** (1 / bundle) if previous else 0.0
+            estimate = search.estimate
+            if contraction is not None and contraction < 1:
+                estimate = change * contraction / (1 - contraction)
+            if search.settled(change, self._bound(columns), estimate):
+                break
+            missing = search.missing(contraction)
+            if mixing and missing > WORTH_MIXING:
+                assert contraction is not None
+                if self._accelerated(1 / (1 - contraction**BUNDLE)):
+                    break
+                mixing, previous, bundle = False, None, BUNDLE  # plain steps are all that is left
+                continue
+            previous, bundle = change, min(max(missing, 1), LONGEST_BUNDLE)
+
+    def _accelerated(self, amplification: float) -> bool:
+        """Bundles from mixtures of earlier states; whether they led anywhere.
+
+        A bundle from a mixture counts only if it ends with no larger change than so many more plain steps are
+        proved to end with; otherwise the state from before it comes back. The error of a state is estimated as
+        ``amplification`` times the change by a bundle: the largest that was seen, between any two bundles.
+        """
+        search, mixing, x, moved = self.search, Anderson(self.last), acquire(self.last), 0.0
+        least, norm = min((rate, number) for number, rate in enumerate(self.rates))
+        least = min(least, 0.99)  # where nothing is proved: hardly at all
+        while search.steps < search.max_depth and mixing.active:
+            x.copy_(self.last)
+            count = min(BUNDLE, search.max_depth - search.steps)
+            self._steps(count)
+            columns = self._change()
+            if not mixing.accepts(_sizes(columns)[norm], least**count, self.last):
+                continue
+            mixing.add(x, self.last)
+            if mixing.count > 1:
+                amplification = max(amplification, mixing.amplification(moved))
+            change = float(torch.linalg.vector_norm(columns))
+            if search.settled(change, self._bound(columns), mixing.residual / self.scale * amplification):
+                break
+            mixing.mixed = mixing.mix(self.last)
+            moved = float(torch.dist(self.last, x))
+        mixing.release()
+        release(x)
+        return search.status is not Status.CAPPED or search.steps >= search.max_depth
+
+    def _bound(self, columns: Tensor) -> float | None:
+        """Of the error in the Frobenius norm, from the last change; ``None``: there is no contraction."""
+        proved = zip(self.rates, _sizes(columns), strict=True)
+        return min((size * rate / (1 - rate) for rate, size in proved if rate < 1), default=None)
+
+    def _steps(self, count: int) -> None:
+        """So many more, the first ever from that of X = 0."""
+        self.search.steps += count
         if self.library is not None:
             # The state to start from is at the end; both buffers in turn from there to the front.
             states = [self.last if (count - n) % 2 == 0 else self.before for n in range(count + 1)]
@@ -313,16 +328,19 @@ class _Bundles:
             if not self.started:
                 self._activate(self.last.copy_(self.b))
             for _ in range(count):
-                self._step()
+                x = self.last
+                for hop in range(self.hops):
+                    x = multiply(self.matrix, x, out=self.products[hop % 2])
+                torch.addmm(self.b, x, self.weight, out=self.before)
+                self._activate(self.before)
+                self.last, self.before = self.before, self.last
         self.started = True
 
-    def _step(self) -> None:
-        x = self.last
-        for hop in range(self.hops):
-            x = multiply(self.matrix, x, out=self.products[hop % 2])
-        torch.addmm(self.b, x, self.weight, out=self.before)
-        self._activate(self.before)
-        self.last, self.before = self.before, self.last
+    def _change(self) -> Tensor:
+        """By the last step, relative to B: the norm of each column."""
+        torch.sub(self.last, self.before, out=self.before)
+        norms: Tensor = torch.linalg.vector_norm(self.before, dim=0)
+        return norms / self.scale
 
     def _activate(self, z: Tensor) -> None:
         if self.at is None:
@@ -330,49 +348,12 @@ class _Bundles:
         else:
             self.activation.chain(z, self.at, out=z)
 
-    def change(self) -> Tensor:
-        """Norm of each column of the last step's change."""
-        torch.sub(self.last, self.before, out=self.before)
-        norms: Tensor = torch.linalg.vector_norm(self.before, dim=0)
-        return norms
 
-    def finish(self) -> tuple[Tensor, Tensor]:
-        """The state, and the other buffer."""
-        release(*self.products)
-        return self.last, self.before
+def _sizes(columns: Tensor) -> tuple[float, float, float]:
+    """A change in three norms, each at least the Frobenius norm, from the norms of its columns.
 
-
-@dataclass(frozen=True)
-class _Rate:
-    """By how much a step contracts at least, in three norms; each is at least the Frobenius norm of a change."""
-
-    by_columns: float  # the largest column norm, times √columns: each column of X mixes columns with weights |W|
-    in_all: float  # Frobenius norm
-    in_sum: float  # the sum of all column norms: what the steps of the gradient contract in
-
-    def _sizes(self, columns: Tensor) -> Iterator[tuple[float, float]]:
-        """Each factor, and the norm of the change in which it is proved."""
-        yield self.by_columns, float(columns.max()) * math.sqrt(columns.numel())
-        yield self.in_all, float(torch.linalg.vector_norm(columns))
-        yield self.in_sum, float(columns.sum())
-
-    @property
-    def least(self) -> float:
-        """The factor by which a change falls in a step at least, in the norm of :meth:`size`."""
-        return min(self.by_columns, self.in_all, self.in_sum, 0.99)  # where nothing is proved: hardly at all
-
-    def size(self, columns: Tensor) -> float:
-        """A change in the norm in which steps are proved to contract the most."""
-        return min(self._sizes(columns), key=lambda pair: pair[0])[1]
-
-    def error(self, columns: Tensor) -> float | None:
-        """A bound of the error in the Frobenius norm from the last change; ``None``: there is no contraction."""
-        bounds = [size * factor / (1 - factor) for factor, size in self._sizes(columns) if factor < 1]
-        return min(bounds, default=None)
-
-
-def _proved_rate(problem: Problem, weight: Tensor, hops: int) -> _Rate:
-    factor = problem.activation.lipschitz * problem.adj.norm_bound**hops
-    size = weight.detach().abs()
-    in_all = torch.linalg.matrix_norm(size)
-    return _Rate(*(factor * float(each) for each in (size.sum(0).max(), in_all, size.sum(1).max())))
+    The largest column, times √columns: each column of X mixes columns with weights |W|; all of it; and the sum of
+    all columns, in which the steps of the gradient contract.
+    """
+    largest = float(columns.max()) * math.sqrt(columns.numel())
+    return largest, float(torch.linalg.vector_norm(columns)), float(columns.sum())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from pprgnn.core.solution import ConvergenceWarning, NotFiniteError
 
 MEMORY = 5  # pairs that are remembered
 WASTE = 0.25  # steps from rejected mixtures, as a part of those from accepted ones; beyond, there are no more
+Acceleration = Literal["anderson", "none"]
 PROGRESS = 0.99  # a mixture must make the error this much smaller to count
 
 

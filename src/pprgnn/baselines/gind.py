@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from pprgnn.baselines.baseline import Task, TaskNetwork
-from pprgnn.baselines.equilibrium_conv import Acceleration
-from pprgnn.baselines.fixed_point import fixed_point
+from pprgnn.baselines.baseline import Baseline
+from pprgnn.baselines.fixed_point import Acceleration, fixed_point
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.csr import csr_tensor, index_dtype
@@ -21,7 +20,7 @@ from pprgnn.nn.features import TorchDropout
 REMEDY = "raise model.own.max_steps, or keep K small with a lower training.recursion_lr"
 
 
-class GINDNet(TaskNetwork):
+class GINDNet(Baseline):
     r"""The state after an endless nonlinear diffusion that the features hold back.
 
     From `"Optimization-Induced Graph Implicit Nonlinear Diffusion" <https://arxiv.org/abs/2206.14418>`_. With one
@@ -43,13 +42,7 @@ class GINDNet(TaskNetwork):
     exact, that of the implicit function theorem. Weights of edges must not be negative; directions do not matter.
 
     Args:
-        in_channels: Features per node.
-        num_classes: Number of outputs.
-        task: ``"node"``: a linear layer follows; ``"graph"``: pooling and two layers.
-        hidden: Width.
-        dropout: In the head.
-        input_dropout: On the features.
-        pooling: Nodes to graph.
+        input_dropout: On the features; ``dropout`` is in the head alone.
         self_loops: Count every node as a neighbour of its own, in the degrees: diffusion is weaker then.
         steady_tol: Error allowed, relative to the size of the state.
         max_steps: The cap; reaching it warns.
@@ -61,22 +54,20 @@ class GINDNet(TaskNetwork):
     # (the state would depend on the other graphs of a batch, and be no minimum), several diffusions in turn, a
     # second matrix for the features, a regulariser of tiny weight. Its gradient is that of a few last steps.
 
+    defaults: ClassVar[dict[str, Any]] = {"hidden": 64, "dropout": 0.5, "pooling": "sum"}
+
     def __init__(
         self,
-        in_channels: int,
-        num_classes: int,
-        task: Task = "node",
-        *,
-        hidden: int = 64,
-        dropout: float = 0.5,
+        *shape: Any,
         input_dropout: float = 0.0,
-        pooling: str = "sum",
         self_loops: bool = True,
         steady_tol: float = 1e-3,
         max_steps: int = 500,
         acceleration: Acceleration = "anderson",
+        **settings: Any,
     ) -> None:
-        super().__init__(in_channels, num_classes, task, hidden, dropout=dropout, pooling=pooling, node_layers=1)
+        super().__init__(*shape, **settings)
+        self.add_head(self.hidden, node_layers=1)
         if steady_tol <= 0 or max_steps < 1:
             raise ValueError(
                 f"steady_tol must be above 0 and max_steps >= 1, but came as {steady_tol} and {max_steps}."
@@ -84,8 +75,8 @@ class GINDNet(TaskNetwork):
         self.normalize, self.self_loops = None, self_loops  # degrees are taken from the matrix
         self.steady_tol, self.max_steps, self.acceleration = steady_tol, max_steps, acceleration
         self.input_dropout = TorchDropout(input_dropout)
-        self.read = torch.nn.Linear(in_channels, hidden)
-        self.diffusion = torch.nn.Linear(hidden, hidden, bias=False)  # K
+        self.read = torch.nn.Linear(self.in_channels, self.hidden)
+        self.diffusion = torch.nn.Linear(self.hidden, self.hidden, bias=False)  # K
         self._start()
 
     def reset_parameters(self) -> None:
@@ -121,7 +112,6 @@ class GINDNet(TaskNetwork):
 
     @property
     def encode_is_deterministic(self) -> bool:
-        """Whether there is no dropout on the features."""
         return self.input_dropout.p == 0
 
     def slow_parameters(self) -> Any:

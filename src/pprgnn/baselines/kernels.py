@@ -1,11 +1,11 @@
-"""Graph kernels with a support vector machine: graphlets and Weisfeiler-Lehman subtrees."""
+"""Graph kernels with a support vector machine: graphlets, Weisfeiler-Lehman subtrees and random walks."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from pprgnn.nn.network import Network, check_features
 
 Matrix: TypeAlias = NDArray[np.float64]
 Comparison: TypeAlias = Callable[[KernelGraphs], Matrix]
+NODES_PER_BLOCK = 1024  # of graphs that are compared with another at once: their walks fit the processor's cache
+ACCURACY = 1e-12  # of the sum over all walks
+POWER = 64  # of the adjacency matrix, in the bound of its largest eigenvalue
 
 
 class KernelNet(Network):
@@ -41,8 +44,9 @@ class KernelNet(Network):
     max_hours = math.inf
     label_columns: Tensor
     choice: Tensor
+    encode_is_deterministic = True
 
-    def __init__(self, in_channels: int, num_classes: int, task: Literal["node", "graph"] = "graph") -> None:
+    def __init__(self, in_channels: int, num_classes: int, task: str = "graph") -> None:
         super().__init__()
         if task != "graph":
             raise ValueError(f"A graph kernel labels graphs, but task came as {task!r}; use a network for nodes.")
@@ -57,7 +61,6 @@ class KernelNet(Network):
             self.register_buffer(f"kept_{name}", torch.zeros(empty, dtype=kind))
         self._comparison: Comparison | None = None  # with the kept graphs, once it is needed
 
-    # ----------------------------------------------------------------------------------------------- the kernel
     @abstractmethod
     def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
         """From other graphs to their kernel values with these: a row per other graph."""
@@ -70,7 +73,6 @@ class KernelNet(Network):
         """The choices under which the kernel is defined for these graphs."""
         return self.choices
 
-    # ---------------------------------------------------------------------------------------------- the machine
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """No messages yet: a sparse row per node, with its label and its neighbours."""
         x = check_features(x, self.in_channels)
@@ -129,11 +131,6 @@ class KernelNet(Network):
         self._comparison = None
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """It is."""
-        return True
-
 
 def decisions(values: Matrix, dual: Matrix, intercept: Matrix) -> Tensor:
     """Logits from kernel values, one row per graph: it depends on no other row, to the last bit."""
@@ -161,18 +158,12 @@ class GraphletNet(KernelNet):
     uses_labels = False
 
     def __init__(
-        self,
-        in_channels: int,
-        num_classes: int,
-        task: Literal["node", "graph"] = "graph",
-        *,
-        connected: bool = False,
+        self, in_channels: int, num_classes: int, task: str = "graph", *, connected: bool = False
     ) -> None:
         super().__init__(in_channels, num_classes, task)
         self.connected = connected
 
     def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
-        """Cosines with these graphs."""
         mine = self.counts(graphs)
 
         def compare(others: KernelGraphs) -> Matrix:
@@ -209,7 +200,7 @@ class WeisfeilerLehmanNet(KernelNet):
         self,
         in_channels: int,
         num_classes: int,
-        task: Literal["node", "graph"] = "graph",
+        task: str = "graph",
         *,
         iterations: float | tuple[float, ...] = (1, 2, 3, 4, 5),
     ) -> None:
@@ -220,12 +211,10 @@ class WeisfeilerLehmanNet(KernelNet):
         self.choices = tuple(map(int, several))
 
     def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
-        """Of other graphs with these, by grakel."""
         kernel = self._kernel(choice).fit(list(_for_grakel(graphs)))
         return lambda others: np.asarray(kernel.transform(list(_for_grakel(others))))
 
     def matrix(self, graphs: KernelGraphs, choice: float, done: Callable[[float], None]) -> Matrix:
-        """Of all pairs, by grakel."""
         return np.asarray(self._kernel(choice).fit_transform(list(_for_grakel(graphs))))
 
     def _kernel(self, choice: float) -> Any:
@@ -240,3 +229,130 @@ def _for_grakel(graphs: KernelGraphs) -> Iterator[list[dict[int, Any]]]:
         cuts, ends = adjacency.indptr.tolist(), adjacency.indices.tolist()
         neighbours = {node: dict.fromkeys(ends[cuts[node] : cuts[node + 1]], 1.0) for node in range(len(labels))}
         yield [neighbours, {node: label.tobytes() for node, label in enumerate(labels)}]
+
+
+class RandomWalkNet(KernelNet):
+    r"""The geometric random walk kernel: common walks, those of :math:`k` steps weighted by :math:`\lambda^k`.
+
+    .. math:: k(G, H) = \sum_k \lambda^k \mathbf{1}^\top A_\times^k \mathbf{1},
+
+    where :math:`A_\times` is the adjacency matrix of the pairs of nodes with the same label. With any number of
+    steps, the sum is finite if :math:`\lambda` times the largest eigenvalues of both graphs is less than 1.
+
+    grakel has such a kernel, but its fast method follows pairs of nodes with different labels, and its slow one
+    inverts a matrix for each pair of graphs; here the walks of a graph and of many others advance together.
+
+    Args:
+        decay: The weight of a step; of several, cross-validation chooses one. Too large ones are left out.
+        steps: Walks have at most so many steps; 0: any number.
+        max_hours: Refuse to compare all pairs of graphs if that would take longer.
+    """
+
+    choice_name = "decay"
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: str = "graph",
+        *,
+        decay: float | tuple[float, ...] = (0.001, 0.01, 0.05, 0.1),
+        steps: int = 0,
+        max_hours: float = 1.0,
+    ) -> None:
+        super().__init__(in_channels, num_classes, task)
+        self.choices = tuple(decay) if isinstance(decay, tuple | list) else (decay,)
+        self.steps, self.max_hours = steps, max_hours
+
+    def possible_choices(self, graphs: KernelGraphs) -> tuple[float, ...]:
+        """Those for which the sum over all walks is finite; the largest, which takes longest, comes first."""
+        largest = float(eigenvalue_bounds(graphs).max())
+        possible = [each for each in self.choices if self.steps or each * largest**2 < 1]
+        if not possible:
+            raise ValueError(
+                f"The sum over all random walks is infinite with decay {min(self.choices):g}: on these graphs it "
+                f"must be below {1 / largest**2:.2g}; choose a smaller decay, or a number of steps."
+            )
+        return tuple(sorted(possible, reverse=True))
+
+    def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
+        numbers: dict[bytes, int] = {}
+        mine = list(_walkers(graphs, numbers, 1))
+        own, largest = self._own_walks(mine, choice), max(each.bound for each in mine)
+        blocks = list(_walkers(graphs, numbers, NODES_PER_BLOCK))
+
+        def compare(others: KernelGraphs) -> Matrix:
+            theirs = list(_walkers(others, numbers, 1))
+            for number, each in enumerate(theirs):
+                if not self.steps and choice * each.bound * max(each.bound, largest) >= 1:
+                    raise DataError(
+                        f"The sum over all random walks is infinite for graph {number}, whose largest eigenvalue "
+                        f"may be {each.bound:.3g}: this model was trained with decay {choice:g} on graphs up to "
+                        f"{largest:.3g}; train with a smaller decay, or a number of steps."
+                    )
+            values = [np.concatenate([self._walks(each, block, choice) for block in blocks]) for each in theirs]
+            return normalized(np.stack(values), self._own_walks(theirs, choice), own)
+
+        return compare
+
+    def matrix(self, graphs: KernelGraphs, choice: float, done: Callable[[float], None]) -> Matrix:
+        """Of all pairs: of one graph after another with those that follow."""
+        numbers: dict[bytes, int] = {}
+        blocks = list(_walkers(graphs, numbers, NODES_PER_BLOCK))
+        ends = np.cumsum([len(block.graphs) for block in blocks])
+        values, work = np.zeros((len(graphs), len(graphs))), graphs.sizes * (graphs.sizes.sum() - graphs.starts)
+        for i, one in enumerate(_walkers(graphs, numbers, 1)):
+            for block, end in zip(blocks, ends, strict=True):
+                if end > i:
+                    values[i, end - len(block.graphs) : end] = self._walks(one, block, choice)
+            done(float(work[: i + 1].sum() / work.sum()))
+        values = np.triu(values) + np.triu(values, 1).T
+        return normalized(values, values.diagonal(), values.diagonal())
+
+    def _own_walks(self, singles: list[_Walkers], choice: float) -> Matrix:
+        return np.array([self._walks(each, each, choice)[0] for each in singles])
+
+    def _walks(self, one: _Walkers, others: _Walkers, choice: float) -> Matrix:
+        """The weighted number of common walks of one graph with each of the others."""
+        match = (others.labels[:, None] == one.labels).astype(np.float64)  # (nodes of others, nodes of one)
+        step = choice * one.graphs.adjacency.toarray().T
+        slowness = choice * one.bound * others.bound
+        walks, total, taken = match, others.graphs.sums(match.sum(axis=1)), 0
+        while not self.steps or taken < self.steps:
+            walks = (others.graphs.adjacency @ walks) @ step
+            walks *= match
+            more = others.graphs.sums(walks.sum(axis=1))
+            total += more
+            taken += 1
+            if not self.steps and (more <= ACCURACY * (1 - slowness) * total).all():
+                break
+        return total
+
+
+class _Walkers(NamedTuple):
+    """Graphs to walk on together: labels as numbers, and a bound of their largest eigenvalue."""
+
+    graphs: KernelGraphs
+    labels: NDArray[np.int64]
+    bound: float
+
+
+def _walkers(graphs: KernelGraphs, numbers: dict[bytes, int], nodes: int) -> Iterator[_Walkers]:
+    """The graphs in their order, together while they have no more than so many nodes."""
+    labels = np.array([numbers.setdefault(label.tobytes(), len(numbers)) for label in graphs.labels])
+    bounds, first = eigenvalue_bounds(graphs), 0
+    starts, ends = graphs.starts, graphs.starts + graphs.sizes
+    while first < len(graphs):
+        last = max(first + 1, int(np.searchsorted(ends, starts[first] + nodes, side="right")))
+        part = graphs.take(np.arange(first, last))
+        yield _Walkers(part, labels[starts[first] : ends[last - 1]], float(bounds[first:last].max()))
+        first = last
+
+
+def eigenvalue_bounds(graphs: KernelGraphs) -> Matrix:
+    """For each graph, a little more than its largest eigenvalue: the largest row sum of Aᵖ, to the 1/p."""
+    walks: Any = np.ones(graphs.adjacency.shape[0])
+    for _ in range(POWER):
+        walks = graphs.adjacency @ walks
+    bounds: Matrix = np.maximum.reduceat(walks, graphs.starts) ** (1 / POWER)
+    return bounds

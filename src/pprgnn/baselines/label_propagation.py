@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from pprgnn.baselines.baseline import Baseline, Task
+from pprgnn.baselines.baseline import Baseline
 from pprgnn.core.adjacency import Adjacency
 
 LEAST = 1e-6  # probabilities are at least so far from 0 and 1
@@ -27,32 +27,28 @@ class LabelPropagationNet(Baseline):
     part.
 
     Args:
-        in_channels: ``num_classes + 1``: the labels and the column of ones.
-        num_classes: Number of classes.
-        task: ``"node"``.
+        *shape: As of :class:`Baseline`; ``in_channels`` is ``num_classes + 1``, the labels and the column of ones.
         damping: α; of several, validation chooses.
         prior_weight: τ, in units of the share of nodes that are training nodes; of several, validation chooses.
         spread: How Ã is normalised: ``"sym"``, ``"row"``, or ``"both"``: validation chooses.
         steps: How often labels take a step.
     """
 
+    defaults: ClassVar[dict[str, Any]] = {}
+    tasks, only = ("node",), "Label propagation labels nodes: "
     sparse_input = False
+    encode_is_deterministic = True
     several: Tensor
 
     def __init__(
         self,
-        in_channels: int,
-        num_classes: int,
-        task: Task = "node",
-        *,
+        *shape: Any,
         damping: float | tuple[float, ...] = (0.5, 0.8, 0.9, 0.95, 0.99),
         prior_weight: float | tuple[float, ...] = (0.01, 0.1, 1.0, 10.0),
         spread: Literal["both", "sym", "row"] = "both",
         steps: int = 30,
     ) -> None:
-        super().__init__()
-        if task != "node":
-            raise ValueError(f"Label propagation labels nodes, so task must be 'node', but came as {task!r}.")
+        super().__init__(*shape)
         several = (damping, prior_weight)
         self.dampings, self.prior_weights = (each if isinstance(each, tuple) else (each,) for each in several)
         if not (all(0 < each < 1 for each in self.dampings) and all(each > 0 for each in self.prior_weights)):
@@ -60,11 +56,11 @@ class LabelPropagationNet(Baseline):
                 f"damping must be between 0 and 1 and prior_weight above 0, but came as {damping} and "
                 f"{prior_weight}."
             )
-        self.in_channels, self.num_classes, self.steps = in_channels, num_classes, steps
+        self.steps = steps
         self.spreads: tuple[Literal["sym", "row"], ...] = ("sym", "row") if spread == "both" else (spread,)
         start = torch.tensor([self.dampings[0], self.prior_weights[0], float(self.spreads[0] == "row")])
         self.chosen = torch.nn.Parameter(start, requires_grad=False)  # α, τ, and whether rows are normalised
-        self.prior = torch.nn.Parameter(torch.full((num_classes,), 1 / num_classes), requires_grad=False)
+        self.prior = torch.nn.Parameter(torch.full((self.num_classes,), 1 / self.num_classes), requires_grad=False)
         self.register_buffer("several", torch.tensor(False))  # labels of a node
 
     def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
@@ -86,11 +82,6 @@ class LabelPropagationNet(Baseline):
         share = (state[:, : self.num_classes] + pull * self.prior) / (arrived + pull)
         share = share.clamp(LEAST, 1 - LEAST)
         return share.logit() if bool(self.several) else share.log()
-
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """It is."""
-        return True
 
     @property
     def adjacency_options(self) -> dict[str, Any]:

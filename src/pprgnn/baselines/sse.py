@@ -1,14 +1,14 @@
-"""SSE: stochastic steady-state embedding."""
+"""Embeddings by one operator with shared weights: a few rounds (structure2vec), or its steady state (SSE)."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from pprgnn.baselines.baseline import Task, TaskNetwork
+from pprgnn.baselines.baseline import Baseline
 from pprgnn.baselines.fixed_point import iterate
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.csr import fingerprint, ranges
@@ -17,7 +17,44 @@ NO_GRAPH, SEVERAL_GRAPHS = 0, -1  # in the place of a graph's fingerprint
 REMEDY = "set model.own.contraction to 0.9 or less, so that it must become so, or raise model.own.max_sweeps"
 
 
-class SSENet(TaskNetwork):
+class Structure2VecNet(Baseline):
+    """Embedded mean field: μ ← relu(W₁x_v + W₂ Σ_u μ_u) over the neighbours u, ``rounds`` times from μ = 0.
+
+    From `"Discriminative Embeddings of Latent Variable Models for Structured Data"
+    <https://arxiv.org/abs/1603.05629>`_. All rounds share their weights, and a node sees ``rounds - 1`` hops far.
+    The sum over neighbours is as published: states grow with (largest eigenvalue of A · ‖W₂‖) to the power of
+    ``rounds - 1``, so that on graphs with large degrees training starts from huge states; ``aggregate="mean"``
+    keeps them small.
+
+    Args:
+        rounds: Of mean field.
+        aggregate: ``"sum"`` as published, or ``"mean"``, over the neighbours; both weigh them by the edges.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {"hidden": 64, "dropout": 0.5, "pooling": "sum"}
+    self_loops = False
+    encode_is_deterministic = True  # dropout is in the head only
+
+    def __init__(
+        self, *shape: Any, rounds: int = 4, aggregate: Literal["sum", "mean"] = "sum", **settings: Any
+    ) -> None:
+        super().__init__(*shape, **settings)
+        self.add_head(self.hidden, node_layers=1)
+        if rounds < 1:
+            raise ValueError(f"rounds must be >= 1, but came as {rounds}.")
+        self.rounds, self.normalize = rounds, "row" if aggregate == "mean" else None
+        self.read = torch.nn.Linear(self.in_channels, self.hidden)
+        self.mix = torch.nn.Linear(self.hidden, self.hidden, bias=False)
+
+    def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
+        given = self.read(x)
+        state: Tensor = given.relu()
+        for _ in range(self.rounds - 1):
+            state = (given + self.mix(adj @ state)).relu()
+        return state
+
+
+class SSENet(Baseline):
     r"""Embeddings that a learned operator leaves as they are, learned while they are still on the way there.
 
     From `"Learning Steady-States of Iterative Algorithms over Graphs"
@@ -40,12 +77,6 @@ class SSENet(TaskNetwork):
     differences, by scaling the part of W₂ that reads embeddings; 0 leaves T as published.
 
     Args:
-        in_channels: Features per node.
-        num_classes: Number of outputs.
-        task: ``"node"`` or ``"graph"``.
-        hidden: Width of the embeddings and of T.
-        dropout: In the head.
-        pooling: Nodes to graph.
         aggregate: ``"mean"`` over the neighbours, or ``"sum"``; both weigh them by the edges.
         updates: How many updates, or sweeps, for each step of the weights.
         share: Of the nodes, for each update.
@@ -56,19 +87,16 @@ class SSENet(TaskNetwork):
         max_sweeps: Most sweeps in evaluation.
     """
 
+    defaults: ClassVar[dict[str, Any]] = {"hidden": 64, "dropout": 0.5, "pooling": "sum"}
+    self_loops = False
     sparse_input = False
+    encode_is_deterministic = False  # updates are of random nodes, and training does not wait for a steady state
     state: Tensor
     graph: Tensor
 
     def __init__(
         self,
-        in_channels: int,
-        num_classes: int,
-        task: Task = "node",
-        *,
-        hidden: int = 64,
-        dropout: float = 0.5,
-        pooling: str = "sum",
+        *shape: Any,
         # PAPER: its formula has the sum, but its authors' code the mean over neighbours; the sum seldom contracts.
         aggregate: Literal["mean", "sum"] = "mean",
         updates: int = 10,
@@ -77,8 +105,10 @@ class SSENet(TaskNetwork):
         contraction: float = 0.9,  # PAPER: 0
         steady_tol: float = 1e-4,
         max_sweeps: int = 200,
+        **settings: Any,
     ) -> None:
-        super().__init__(in_channels, num_classes, task, hidden, dropout=dropout, pooling=pooling, node_layers=2)
+        super().__init__(*shape, **settings)
+        self.add_head(self.hidden, node_layers=2)
         if not (updates >= 1 and max_sweeps >= 1 and 0 < share <= 1 and 0 < step <= 1):
             raise ValueError(
                 f"updates and max_sweeps must be >= 1, share and step above 0 and at most 1, but came as "
@@ -89,11 +119,11 @@ class SSENet(TaskNetwork):
                 f"steady_tol must be above 0 and contraction at least 0 and below 1, but came as {steady_tol} and "
                 f"{contraction}."
             )
-        self.hidden, self.aggregate, self.self_loops = hidden, aggregate, False
-        self.normalize = "row" if aggregate == "mean" else None
+        self.aggregate, self.normalize = aggregate, "row" if aggregate == "mean" else None
         self.updates, self.share, self.step, self.contraction = updates, share, step, contraction
         self.steady_tol, self.max_sweeps = steady_tol, max_sweeps
         # W₂ in three parts, for x_v, x_u and h_u; those of the features are applied once per pass.
+        in_channels, hidden = self.in_channels, self.hidden
         self.read = torch.nn.Linear(in_channels, hidden)
         self.read_neighbours = torch.nn.Linear(in_channels, hidden, bias=False)
         self.mix = torch.nn.Linear(hidden, hidden, bias=False)
@@ -107,7 +137,6 @@ class SSENet(TaskNetwork):
         super().reset_parameters()
         self.state, self.graph = self.state.new_empty(0, self.hidden), torch.full_like(self.graph, NO_GRAPH)
 
-    # -------------------------------------------------------------------------------------------- message passing
     def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         """Embeddings nearer to the steady state, or steady; then one application of T with gradients."""
         given = self.read(x) + adj @ self.read_neighbours(x)
@@ -176,12 +205,6 @@ class SSENet(TaskNetwork):
             place = torch.zeros(x.numel(), dtype=torch.int32, device=x.device)
             self._features = x, fingerprint(place[:1], place, x.reshape(-1))
         return (adj.fingerprint + self._features[1]) % 2**62
-
-    # --------------------------------------------------------------------------------------------- facts and file
-    @property
-    def encode_is_deterministic(self) -> bool:
-        """Updates are of random nodes, and training does not wait until they are steady."""
-        return False
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(f"{prefix}state")

@@ -1,23 +1,66 @@
-"""One process's part of a graph: its rows of Ã, and whose rows they read."""
+"""One process's part of a graph: its rows of Ã, and the exchange of rows with those who read them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.backend.kernel import Exchange, PartRows
+from pprgnn.core.backend.kernel import PartRows
 from pprgnn.core.csr import csr_tensor, ranges, sort_entries
 from pprgnn.core.solution import frobenius_norm
-from pprgnn.distributed.exchange import HaloExchange
+from pprgnn.distributed.partitions import check_owner
 from pprgnn.distributed.team import Team
 
-MakeExchange = Callable[[Tensor, Sequence[int], Sequence[int], Team], Exchange]
+
+class HaloExchange:
+    """Sends rows of a state to those who read them, and receives those that are read here.
+
+    Args:
+        send: Which rows go out: first those for the first process, and so on.
+        send_counts: How many of them each process gets.
+        receive_counts: How many rows each process has for us.
+        team: The processes.
+    """
+
+    def __init__(
+        self, send: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], team: Team
+    ) -> None:
+        self.send, self.team = send, team
+        self.send_counts, self.receive_counts = list(send_counts), list(receive_counts)
+        self.bytes_sent = 0  # by this process since it was made
+        # By width: where rows are put to leave, and where they arrive.
+        self._room: dict[tuple[int, torch.dtype], list[Tensor]] = {}
+        self._received: Tensor | None = None
+        self._work: Any = None
+
+    def start(self, x: Tensor) -> None:
+        """Send the rows of ``x`` that others read; theirs arrive while the caller computes."""
+        key = (x.size(1), x.dtype)
+        if key not in self._room:
+            counts = (self.send_counts, self.receive_counts)
+            self._room[key] = [x.new_empty(sum(each), x.size(1)) for each in counts]
+        rows, self._received = self._room[key]
+        torch.index_select(x, 0, self.send, out=rows)
+        if self.team.size > 1:
+            self._work = dist.all_to_all_single(
+                self._received, rows, self.receive_counts, self.send_counts, group=self.team.group, async_op=True
+            )
+        self.bytes_sent += rows.numel() * rows.element_size()
+
+    def wait(self) -> Tensor:
+        """The rows of others; valid until the next start."""
+        if self._work is not None:
+            self._work.wait()
+            self._work = None
+        assert self._received is not None
+        return self._received
 
 
 class GraphPart(Adjacency):
@@ -58,39 +101,30 @@ class GraphPart(Adjacency):
         return self._identity[2]
 
     def product(self, x: Tensor, out: Tensor, transposed: bool = False) -> Tensor:
-        """The rows of Ã x or Ãᵀ x."""
         return (self.rows_t if transposed else self.rows).product(x, out)
 
     def norm(self, x: Tensor) -> float:
-        """‖x‖_F of the rows of all processes."""
         return math.sqrt(self.team.all_sum(frobenius_norm(x) ** 2)[0])
 
     def reduce(self, norm: float, largest: float) -> tuple[float, float]:
-        """The same of the rows of all processes."""
         return math.sqrt(self.team.all_sum(norm**2)[0]), self.team.all_max(largest)
 
     def max_abs(self, x: Tensor) -> float:
-        """The largest entry of the rows of all processes."""
         return self.team.all_max(super().max_abs(x))
 
     def broadcast(self, value: float) -> float:
-        """That of the first process."""
         return self.team.broadcast_number(value)
 
     def all_sum(self, x: Tensor) -> Tensor:
-        """The sum over all processes."""
         return self.team.all_reduce(x)
 
     def local_rows(self, per_node: Tensor) -> Tensor:
-        """The rows of the nodes of this part."""
         return per_node[self.nodes]
 
     def all_true(self, fact: bool) -> bool:
-        """Whether it holds in all processes."""
         return self.team.all_true(fact)
 
     def edge_gradient(self, left: Tensor, right: Tensor) -> Tensor:
-        """Not in parts."""
         raise ValueError("The edge weights of a graph over several processes cannot be learned; use one process.")
 
     def to(self, target: Any) -> Adjacency:
@@ -108,7 +142,12 @@ class GraphPart(Adjacency):
 
 
 def cut(
-    adj: Adjacency, owner: Tensor, team: Team, *, rank: int | None = None, exchange: MakeExchange = HaloExchange
+    adj: Adjacency,
+    owner: Tensor,
+    team: Team,
+    *,
+    rank: int | None = None,
+    exchange: type[HaloExchange] = HaloExchange,
 ) -> GraphPart:
     """The part of a graph that this process holds.
 
@@ -117,9 +156,11 @@ def cut(
         owner: The part of each node, in the caller's order, from 0 to ``team.size - 1``; parts may be empty.
         team: The processes; each gets the part of its rank.
         rank: Another part than that.
-        exchange: What carries the rows of others, made of the arguments of :class:`HaloExchange`.
+        exchange: What carries the rows of others.
     """
-    owner = adj.permute(_checked(adj, owner, team.size))  # by inner position from here on
+    if adj.value.requires_grad:
+        raise ValueError("The edge weights of a graph over several processes cannot be learned; use one process.")
+    owner = check_owner(adj, owner, team.size)  # by inner position from here on
     rank = team.rank if rank is None else rank
     own = (owner == rank).nonzero().flatten()
     there = _Entries.of(adj.matrix, own, owner, rank)
@@ -135,22 +176,6 @@ def cut(
     rows_t = rows if back is there else cutter.rows(back, there)
     nodes = own[first] if adj.order is None else adj.order[own[first]]
     return GraphPart(adj, nodes, rows, rows_t, team)
-
-
-def _checked(adj: Adjacency, owner: Tensor, parts: int) -> Tensor:
-    if adj.value.requires_grad:
-        raise ValueError("The edge weights of a graph over several processes cannot be learned; use one process.")
-    if owner.shape != (adj.num_nodes,) or owner.is_floating_point():
-        raise ValueError(
-            f"owner must hold one whole number for each of the {adj.num_nodes} nodes, but has shape "
-            f"{tuple(owner.shape)} and dtype {owner.dtype}."
-        )
-    if owner.numel() and not 0 <= int(owner.min()) <= int(owner.max()) < parts:
-        raise ValueError(
-            f"owner must be from 0 to {parts - 1}, one number per process, but runs from {int(owner.min())} to "
-            f"{int(owner.max())}; partition the graph into {parts} parts."
-        )
-    return owner.to(adj.device, torch.long)
 
 
 class _Entries(NamedTuple):
@@ -177,7 +202,7 @@ class _Cutter(NamedTuple):
     local: Tensor  # the row of each of ``own``
     interior: int
     team: Team
-    exchange: MakeExchange
+    exchange: type[HaloExchange]
 
     def rows(self, entries: _Entries, reverse: _Entries) -> PartRows:
         """The rows of a matrix, given the entries of its transpose as well: these tell who reads our rows."""
@@ -191,17 +216,13 @@ class _Cutter(NamedTuple):
         # Both sides order the rows between two processes by inner position, so nothing else must be agreed upon.
         keys = self.owner[entries.col[far]] * total + entries.col[far]
         halo, column = torch.unique(keys, return_inverse=True)
-        elsewhere = self._far_matrix(self.local[entries.row[far]], column, entries.value[far], len(halo))
+        row, boundary = self.local[entries.row[far]] - self.interior, len(self.own) - self.interior
+        order = torch.argsort(row * max(len(halo), 1) + column, stable=True)
+        ends = torch.bincount(row, minlength=boundary).cumsum(0)
+        crow = torch.cat([ends.new_zeros(1), ends])
+        elsewhere = csr_tensor(crow.int(), column[order].int(), entries.value[far][order], columns=len(halo))
         readers = self.owner[reverse.col[reverse.far]]
         sent: Tensor = torch.unique(readers * total + self.own[reverse.row[reverse.far]])
         send = place[sent % total]
         gives, takes = (torch.bincount(keys // total, minlength=size).tolist() for keys in (sent, halo))
         return PartRows(here, elsewhere, self.interior, self.exchange(send, gives, takes, self.team))
-
-    def _far_matrix(self, row: Tensor, column: Tensor, value: Tensor, halo: int) -> Tensor:
-        """Boundary rows by rows of others."""
-        boundary = len(self.own) - self.interior
-        order = torch.argsort((row - self.interior) * max(halo, 1) + column, stable=True)
-        crow = torch.zeros(boundary + 1, dtype=torch.long, device=row.device)
-        torch.cumsum(torch.bincount(row - self.interior, minlength=boundary), 0, out=crow[1:])
-        return csr_tensor(crow.int(), column[order].int(), value[order], columns=halo)

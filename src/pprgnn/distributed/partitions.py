@@ -35,7 +35,10 @@ def partition(adj: Adjacency, parts: int, method: str = "auto", seed: int = 0) -
         seed: Of ``metis`` and ``random``.
     """
     method = choose_method(method)
-    _check(parts, seed)
+    if not isinstance(parts, int) or parts < 1:
+        raise DataError(f"The number of parts must be a whole number from 1 on, but is {parts!r}.")
+    if not isinstance(seed, int) or not 0 <= seed < 2**31 - 1:
+        raise DataError(f"The seed of a partition must be a whole number from 0 to 2³¹ - 2, but is {seed!r}.")
     work = work_of_rows(adj)
     if method == "metis" and 1 < parts <= adj.num_nodes // METIS_NODES_PER_PART:
         owner = _metis(adj, work, parts, seed)
@@ -63,13 +66,6 @@ def choose_method(method: str) -> str:
             "Partitioning by METIS needs pymetis: pip install 'pprgnn[partition]', or use the method 'range'."
         )
     return ("metis" if has_metis else "range") if method == "auto" else method
-
-
-def _check(parts: int, seed: int) -> None:
-    if not isinstance(parts, int) or parts < 1:
-        raise DataError(f"The number of parts must be a whole number from 1 on, but is {parts!r}.")
-    if not isinstance(seed, int) or not 0 <= seed < 2**31 - 1:
-        raise DataError(f"The seed of a partition must be a whole number from 0 to 2³¹ - 2, but is {seed!r}.")
 
 
 def _ranges(work: Tensor, parts: int) -> Tensor:
@@ -158,7 +154,7 @@ class PartitionFacts:
 
 def describe(adj: Adjacency, owner: Tensor, parts: int, *, transposed: bool = False) -> PartitionFacts:
     """What this partition costs per step of Ã, or Ãᵀ; ``owner`` is what :func:`partition` returns."""
-    owner = _checked_owner(adj, owner, parts)
+    owner = check_owner(adj, owner, parts)
     matrix = adj.matrix_t if transposed else adj.matrix
     row, col = rows(matrix.crow_indices()), matrix.col_indices()
     reader, sender = owner[row], owner[col]
@@ -185,17 +181,16 @@ def describe(adj: Adjacency, owner: Tensor, parts: int, *, transposed: bool = Fa
     )
 
 
-def _checked_owner(adj: Adjacency, owner: Tensor, parts: int) -> Tensor:
-    """The owners as int64, in the inner order."""
+def check_owner(adj: Adjacency, owner: Tensor, parts: int) -> Tensor:
+    """The owners as int64, in the inner order, if each node has one of so many parts."""
     if owner.shape != (adj.num_nodes,) or owner.is_floating_point():
         raise DataError(
-            f"A partition must have one whole number for each of the {adj.num_nodes} nodes, but has shape "
+            f"owner must hold one whole number for each of the {adj.num_nodes} nodes, but has shape "
             f"{tuple(owner.shape)} and dtype {owner.dtype}."
         )
-    owner = owner.to(adj.device).long()
-    if not 0 <= int(owner.min()) <= int(owner.max()) < parts:
+    if owner.numel() and not 0 <= int(owner.min()) <= int(owner.max()) < parts:
         raise DataError(
-            f"The parts must be numbered from 0 to {parts - 1}, but a partition names {int(owner.min())} to "
-            f"{int(owner.max())}; give the number of parts it was made for."
+            f"owner must be from 0 to {parts - 1}, one number per part, but runs from {int(owner.min())} to "
+            f"{int(owner.max())}; partition the graph into {parts} parts."
         )
-    return adj.permute(owner)
+    return adj.permute(owner.to(adj.device, torch.long))

@@ -18,8 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -35,8 +34,7 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import acquire
 from pprgnn.core.backend.passes import pull_back, step
 from pprgnn.core.problem import Problem
-from pprgnn.distributed.exchange import HaloExchange
-from pprgnn.distributed.part import GraphPart, cut
+from pprgnn.distributed.part import GraphPart, HaloExchange, cut
 from pprgnn.distributed.partitions import PartitionFacts, describe
 from pprgnn.distributed.team import Team
 from pprgnn.errors import DataError
@@ -188,8 +186,13 @@ def simulate(
         raise DataError(f"Width and threads must be whole numbers from 1 on, but are {width} and {threads}.")
     facts = describe(adj, owner, parts, transposed=adjoint) if facts is None else facts
     timed = [int(part) for part in facts.work.argsort(descending=True)[:TIMED] if facts.nodes[part]]
-    with _threads(threads):
-        found = [_time(_imagined(adj, owner, parts, part), width, adjoint) for part in timed]
+    team, before = _ImaginedTeam(parts), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        cuts = (cut(adj, owner, team, rank=part, exchange=_Stopwatch) for part in timed)
+        found = [_time(part, width, adjoint) for part in cuts]
+    finally:
+        torch.set_num_threads(before)
     measured = torch.tensor(found, dtype=torch.float64)
     work = torch.stack([facts.sent_rows, facts.interior_work, facts.work - facts.interior_work]).double().cpu()
     seconds = work * (measured.sum(0) / work[:, timed].sum(1).clamp(min=1))[:, None]
@@ -199,16 +202,6 @@ def simulate(
     communication = network.latency * facts.neighbours.double().cpu() + traffic / network.bandwidth
     packing, interior, boundary = seconds
     return Prediction(packing, interior, boundary, communication, facts.sent_rows.cpu() * row, timed)
-
-
-@contextmanager
-def _threads(threads: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _ImaginedTeam(Team):
@@ -243,10 +236,6 @@ class _Stopwatch(HaloExchange):
         """Of packing, of the interior, and of the boundary."""
         start, packed, waits, goes_on = self.times
         return packed - start, waits - packed, end - goes_on
-
-
-def _imagined(adj: Adjacency, owner: Tensor, parts: int, part: int) -> GraphPart:
-    return cut(adj, owner, _ImaginedTeam(parts), rank=part, exchange=_Stopwatch)
 
 
 def _time(part: GraphPart, width: int, adjoint: bool) -> list[float]:

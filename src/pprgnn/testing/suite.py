@@ -8,15 +8,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from textwrap import shorten
-from types import ModuleType
 from unittest import SkipTest
 
 import torch
 
-from pprgnn.testing import error_checks, gradient_checks, module_checks, value_checks
+from pprgnn.testing import module_checks, value_checks
 from pprgnn.testing.trial import Factory, Trial, set_seed
 
-ROOMS: tuple[ModuleType, ...] = (value_checks, module_checks, gradient_checks, error_checks)
 WIDTH = 110  # of a reason in the table
 
 
@@ -124,7 +122,7 @@ def conv_checks() -> list[Check]:
     """All checks, for example as ``pytest.mark.parametrize`` takes them: each is called with a factory."""
     return [
         Check(function)
-        for room in ROOMS
+        for room in (value_checks, module_checks)
         for name, function in vars(room).items()
         if not name.startswith("_") and inspect.isfunction(function) and function.__module__ == room.__name__
     ]

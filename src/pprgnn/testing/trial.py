@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -92,11 +92,6 @@ def side_by_side(*graphs: Graph) -> Graph:
     return Graph(batch.x, batch.edge_index, batch.edge_weight)
 
 
-def without_edges(graph: Graph) -> Graph:
-    """Keep the nodes alone."""
-    return replace(graph, edge_index=graph.edge_index[:, :0], edge_weight=graph.edge_weight[:0])
-
-
 @dataclass(frozen=True)
 class Trial:
     """How to make the convolution, and how far values that must agree may differ."""
@@ -173,16 +168,12 @@ def having(conv: Module, name: str, kind: type) -> list[Any]:
     return [part for part in conv.modules() if isinstance(getattr(part, name, None), kind)]
 
 
-def drawn(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Those that have a shape already: lazy ones wait for the first input."""
-    return [tensor for tensor in tensors if not isinstance(tensor, UninitializedParameter)]
-
-
 def disturb(conv: Module) -> None:
     """Move every parameter a little: a bias that starts at zero would hide errors."""
     with torch.no_grad():
-        for parameter in drawn(conv.parameters()):
-            parameter.add_(0.1 * torch.randn_like(parameter))
+        for parameter in conv.parameters():
+            if not isinstance(parameter, UninitializedParameter):  # lazy ones wait for the first input
+                parameter.add_(0.1 * torch.randn_like(parameter))
 
 
 def go_back(out: Tensor) -> None:

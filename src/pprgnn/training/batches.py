@@ -20,10 +20,9 @@ from pprgnn.core.blocks import cut_blocks, take_blocks
 from pprgnn.core.csr import ranges
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import hide_columns, take_rows
-from pprgnn.distributed.batch_norm import share_batch_norm
+from pprgnn.distributed.layers import RowNumbers, share_batch_norm, use_row_dropout
 from pprgnn.distributed.part import GraphPart, cut
 from pprgnn.distributed.partitions import choose_method, partition
-from pprgnn.distributed.row_dropout import RowNumbers, use_row_dropout
 from pprgnn.distributed.team import Team
 from pprgnn.nn.network import Network
 from pprgnn.nn.ppr_conv import PPRConv

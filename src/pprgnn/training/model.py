@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.baselines.ignn import EquilibriumConv
 from pprgnn.core.depth import Fixed
 from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import Facts, GraphDataset

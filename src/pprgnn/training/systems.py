@@ -81,7 +81,7 @@ SYSTEMS: tuple[System, ...] = (
         name="eignn", title="EIGNN", year=2021, link="https://arxiv.org/abs/2202.10720", kind="infinite",
         paper="EIGNN: Efficient Infinite-Depth Graph Neural Networks",
         summary="The equilibrium of a linear layer whose weights contract by construction.",
-        build="pprgnn.baselines.eignn:EIGNNConv",
+        build="pprgnn.baselines.ignn:EIGNNConv",
         reads=AROUND,
         own=options(acceleration=_acceleration(), gamma=_gamma()),
     ),
@@ -89,7 +89,7 @@ SYSTEMS: tuple[System, ...] = (
         name="mgnni", title="MGNNI", year=2022, link="https://arxiv.org/abs/2210.08353", kind="infinite",
         paper="MGNNI: Multiscale Graph Neural Networks with Implicit Layers",
         summary="Equilibria that hop one, two, ... steps at a time, mixed by attention for each node.",
-        build="pprgnn.baselines.mgnni:MGNNIConv",
+        build="pprgnn.baselines.ignn:MGNNIConv",
         reads=AROUND,
         own=options(
             acceleration=_acceleration(),
@@ -117,14 +117,14 @@ SYSTEMS: tuple[System, ...] = (
         name="mlp", title="MLP", year=1986, link="https://doi.org/10.1038/323533a0",
         paper="Learning Representations by Back-Propagating Errors",
         summary="Linear layers on the features of each node; the edges change nothing.",
-        build="pprgnn.baselines.mlp:MLPNet",
+        build="pprgnn.baselines.classic:MLPNet",
         settings={"model.layers": 2},
     ),
     System(
         name="structure-free", title="Structure-free", year=2020, link="https://arxiv.org/abs/1912.09893",
         paper="A Fair Comparison of Graph Neural Networks for Graph Classification",
         summary="A graph as the multiset of its nodes, without edges: a layer, a sum and a perceptron.",
-        build="pprgnn.baselines.mlp:StructureFreeNet", tasks=("graph",), aliases=("deep-multisets",),
+        build="pprgnn.baselines.classic:StructureFreeNet", tasks=("graph",), aliases=("deep-multisets",),
         reads=("hidden", "dropout", "pooling"),
         settings={"model.dropout": 0.0},
         own=options(per_node=option(
@@ -135,7 +135,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="gcn", title="GCN", **CONVOLUTION,
         summary="Each layer averages the neighbours' states, with a linear map and ReLU.",
-        build="pprgnn.baselines.gcn:GCNNet",
+        build="pprgnn.baselines.classic:GCNNet",
         reads=("hidden", "layers", "dropout", "pooling", "norm", "residual"),
         settings={"model.layers": 2, "training.recursion_weight_decay": 0.0},
     ),
@@ -143,7 +143,7 @@ SYSTEMS: tuple[System, ...] = (
         name="gat", title="GAT", year=2018, link="https://arxiv.org/abs/1710.10903",
         paper="Graph Attention Networks",
         summary="As GCN, but attention decides how much each neighbour counts; hidden is the width of one head.",
-        build="pprgnn.baselines.gat:GATNet", edge_weights=False,
+        build="pprgnn.baselines.classic:GATNet", edge_weights=False,
         reads=("hidden", "layers", "dropout", "pooling", "norm", "residual"),
         settings={"model.hidden": 8, "model.layers": 2, "model.dropout": 0.6, "training.lr": 0.005},
         own=options(
@@ -160,7 +160,7 @@ SYSTEMS: tuple[System, ...] = (
         name="gin", title="GIN", year=2019, link="https://arxiv.org/abs/1810.00826",
         paper="How Powerful are Graph Neural Networks?",
         summary="Sums over neighbours through perceptrons: as strong as the Weisfeiler-Leman test.",
-        build="pprgnn.baselines.gin:GINNet",
+        build="pprgnn.baselines.classic:GINNet",
         settings={"model.layers": 4, "training.weight_decay": 0.0},
         own=options(train_eps=option(False, "learn how much a node counts beside its neighbours")),
     ),
@@ -168,7 +168,7 @@ SYSTEMS: tuple[System, ...] = (
         name="dgcnn", title="DGCNN", year=2018, link="https://doi.org/10.1609/aaai.v32i1.11782",
         paper="An End-to-End Deep Learning Architecture for Graph Classification",
         summary="A GCN by whose states the nodes are sorted; convolutions then read them like a sequence.",
-        build="pprgnn.baselines.dgcnn:DGCNNet", tasks=("graph",), facts=("typical_nodes",),
+        build="pprgnn.baselines.classic:DGCNNet", tasks=("graph",), facts=("typical_nodes",),
         reads=("hidden", "layers", "dropout"),
         settings={"model.hidden": 32, "model.layers": 4, "training.lr": 1e-4, "training.weight_decay": 0.0},
         own=options(k=option(
@@ -180,7 +180,7 @@ SYSTEMS: tuple[System, ...] = (
         name="gcnii", title="GCNII", year=2020, link="https://arxiv.org/abs/2007.02133",
         paper="Simple and Deep Graph Convolutional Networks",
         summary="A GCN of many layers, each of which also sees the first state and stays close to the identity.",
-        build="pprgnn.baselines.gcnii:GCNIINet",
+        build="pprgnn.baselines.deep:GCNIINet",
         reads=("hidden", "layers", "dropout", "pooling", "residual"),
         settings={"model.layers": 64, "model.dropout": 0.6, "training.recursion_weight_decay": 0.01},
         own=options(
@@ -193,7 +193,7 @@ SYSTEMS: tuple[System, ...] = (
         name="jknet", title="JK-Net", year=2018, link="https://arxiv.org/abs/1806.03536",
         paper="Representation Learning on Graphs with Jumping Knowledge Networks",
         summary="A GCN whose head sees the states of all layers.",
-        build="pprgnn.baselines.jknet:JKNet",
+        build="pprgnn.baselines.deep:JKNet",
         settings={"model.layers": 4},
         own=options(mode=choice("how the states of all layers are brought together", "cat", "max", "lstm")),
     ),
@@ -201,7 +201,7 @@ SYSTEMS: tuple[System, ...] = (
         name="dropedge", title="DropEdge", year=2020, link="https://arxiv.org/abs/1907.10903",
         paper="DropEdge: Towards Deep Graph Convolutional Networks on Node Classification",
         summary="A GCN that sees another part of the edges in every training step.",
-        build="pprgnn.baselines.gcn:DropEdgeNet",
+        build="pprgnn.baselines.deep:DropEdgeNet",
         settings={"model.layers": 4, "training.recursion_weight_decay": 0.0},
         own=options(
             drop_rate=option(0.5, "which part of the edges a training step leaves out", least=0, most=0.99),
@@ -211,7 +211,7 @@ SYSTEMS: tuple[System, ...] = (
         name="pairnorm", title="PairNorm", year=2020, link="https://arxiv.org/abs/1909.12223",
         paper="PairNorm: Tackling Oversmoothing in GNNs",
         summary="A GCN whose states are kept apart by a normalisation after each layer.",
-        build="pprgnn.baselines.gcn:PairNormNet", tasks=("node",),
+        build="pprgnn.baselines.deep:PairNormNet", tasks=("node",),
         reads=("hidden", "layers", "dropout"),
         settings={"model.layers": 2, "model.dropout": 0.6},
         own=options(
@@ -223,7 +223,7 @@ SYSTEMS: tuple[System, ...] = (
         name="gdc", title="GDC", year=2019, link="https://arxiv.org/abs/1911.05485",
         paper="Diffusion Improves Graph Learning",
         summary="A GCN on another graph, whose edges are the largest entries of personalised PageRank.",
-        build="pprgnn.baselines.gdc:GDCNet", tasks=("node",),
+        build="pprgnn.baselines.deep:GDCNet", tasks=("node",),
         reads=("hidden", "layers", "dropout"),
         settings={"model.layers": 2, "training.recursion_weight_decay": 0.0},
         own=options(
@@ -268,7 +268,7 @@ SYSTEMS: tuple[System, ...] = (
         name="structure2vec", title="structure2vec", year=2016, link="https://arxiv.org/abs/1603.05629",
         paper="Discriminative Embeddings of Latent Variable Models for Structured Data",
         summary="A few rounds of mean field: each adds up the neighbours' states, always with the same weights.",
-        build="pprgnn.baselines.structure2vec:Structure2VecNet",
+        build="pprgnn.baselines.sse:Structure2VecNet",
         reads=("hidden", "dropout", "pooling"),
         settings={"training.epochs": 200},
         own=options(
@@ -330,7 +330,7 @@ SYSTEMS: tuple[System, ...] = (
         name="rw", title="RW", year=2003, link="https://doi.org/10.1007/978-3-540-45167-9_11",
         paper="On Graph Kernels: Hardness Results and Efficient Alternatives",
         summary="Counts the walks that two labelled graphs have in common; a support vector machine decides.",
-        build="pprgnn.baselines.random_walk:RandomWalkNet", kind="kernel", requires=("sklearn",),
+        build="pprgnn.baselines.kernels:RandomWalkNet", kind="kernel", requires=("sklearn",),
         tasks=("graph",), edge_weights=False, reads=(),
         own=options(
             decay=option(

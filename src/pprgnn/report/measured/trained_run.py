@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Batch as Graphs
 from torch_geometric.utils import to_undirected
 
-from pprgnn.baselines.equilibrium_conv import EquilibriumConv
+from pprgnn.baselines.ignn import EquilibriumConv
 from pprgnn.core import solve as solving
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.passes import permuted, run_pass
