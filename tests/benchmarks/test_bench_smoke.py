@@ -5,7 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import contestants, machine, run, shapes
-from pprgnn.core import order
+from pprgnn.core import csr
 
 
 class CountProducts(TorchDispatchMode):
@@ -53,7 +53,7 @@ def test_contestants_compute_the_same_layer(shape, name, depth):
 
 @pytest.mark.parametrize("product", ["into_buffer", "into_new"])
 def test_expert_in_another_node_order(product, monkeypatch):
-    monkeypatch.setattr(order, "LARGE_GRAPH", 0)
+    monkeypatch.setattr(csr, "LARGE_GRAPH", 0)
     shape = shapes.dress("tiny", *shapes.communities(400, 3000), channels=12, eps=0.25)
     expert, ours = contestants.ExpertCsr(shape, DEPTH), contestants.Ours(shape, DEPTH)
     assert ours.adj.order is not None

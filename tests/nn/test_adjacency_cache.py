@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pprgnn import Adjacency
-from pprgnn.nn import PPRConv, adjacency_cache
+from pprgnn.nn import PPRConv, through_adjacency
 from pprgnn.nn.through_adjacency import BLOCK, CAPACITY, adjacency_by_content, cached_adjacency, checksum
 
 EDGES = [[0, 1, 1, 2], [1, 0, 2, 1]]
@@ -15,11 +15,11 @@ EDGES = [[0, 1, 1, 2], [1, 0, 2, 1]]
 
 @pytest.fixture(autouse=True)
 def _empty():
-    adjacency_cache._entries.clear()
-    adjacency_cache._copies.clear()
+    through_adjacency._entries.clear()
+    through_adjacency._copies.clear()
     yield
-    adjacency_cache._entries.clear()
-    adjacency_cache._copies.clear()
+    through_adjacency._entries.clear()
+    through_adjacency._copies.clear()
 
 
 class Lookup:

@@ -11,7 +11,7 @@ from torch._dynamo.testing import CompileCounter
 from pprgnn import Activation, Adjacency, Certificate, ConvergenceWarning, Fixed, Status
 from pprgnn.baselines.ignn import IGNNConv
 from pprgnn.core.backend import buffers
-from pprgnn.nn import PPRGNN, NodeNet, PPRConv, compiled, set_tolerance
+from pprgnn.nn import PPRGNN, NodeNet, PPRConv, operators, set_tolerance
 from tests.nn import two_processes
 
 # Two self-loops at 3, one at 5; nobody but itself reads 6.
@@ -226,7 +226,7 @@ def test_without_gradient_nothing_is_kept(graph):
     slots = []
 
     def spy(module, inputs):
-        slots.extend(node.args[16] for node in module.graph.nodes if node.target is compiled.solve)
+        slots.extend(node.args[16] for node in module.graph.nodes if node.target is operators.solve)
         return module.forward
 
     _, _, fast = pair(spy)

@@ -8,7 +8,8 @@ import torch
 from torch_geometric.nn.dense.linear import Linear
 
 from pprgnn.data.sparse_features import compact, on_values
-from pprgnn.nn import NodeNet, sparse_linear
+from pprgnn.nn import NodeNet
+from pprgnn.nn import features as sparse_linear
 from pprgnn.nn.features import read_sparse
 
 
