@@ -40,6 +40,9 @@ class DataConfig:
         "labels of the training nodes, alone or beside the features (one graph; no node sees its own while it is "
         "scored). auto: what the data set has, otherwise embedding for one graph and degree for several",
     )
+    standardize: bool = option(
+        False, "columns of the features that hold other numbers than 0 and 1: to mean 0, deviation 1 in training"
+    )
 
 
 @dataclass(frozen=True)

@@ -96,14 +96,15 @@ class FewNodes:
         self.growth = kept.growth(self.adj)
         kind = model.feature_kind
         # What is made from the edges takes a pass over them anyway.
-        self.x = None if kind in ("embedding", "given", "normalized") else model.features(dataset)
+        as_given = kind in ("embedding", "given", "normalized") and model.scaling is None
+        self.x = None if as_given else model.features(dataset)
         if kind == "embedding":
             self.size = largest_row(network.embedding.weight.detach(), self.growth, self.adj)
         else:
             model.check_width(dataset, (dataset._all("x") if self.x is None else self.x).size(1))
-            if model.visible is None:
+            if model.visible is None and model.scaling is None:
                 self.size = kept.feature_size(kind, self.x, self.growth, self.adj)
-            else:  # labels are the model's and not the graph's
+            else:  # labels and scaling are the model's and not the graph's
                 assert self.x is not None
                 self.size = largest_row(self.x, self.growth, self.adj)
         kept.keep()

@@ -42,6 +42,7 @@ from pprgnn.training.model import GRAPHS_PER_PASS, Model, head
 from pprgnn.training.objective import Objective, balanced_weights, pooled_loss
 from pprgnn.training.optimization import Schedule, make_optimizer
 from pprgnn.training.run import Run
+from pprgnn.training.scaling import Scaling
 from pprgnn.training.signals import Interruption
 from pprgnn.training.thresholds import Rule, Threshold
 from pprgnn.training.trivial import prior_logits, trivial_levels
@@ -142,6 +143,8 @@ class Training:
             network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
         self.model = Model(network, config, dataset.facts, shape, kind, visible)
         self.model.prior = prior_logits(dataset.labels()[masks["train"]], shape.num_classes)
+        if config.data.standardize:
+            self.model.scaling = Scaling.of(dataset, kind, masks["train"])
         self.network = network.to(self.device)
 
         with self.team.main_first():  # a large graph is prepared on disk
