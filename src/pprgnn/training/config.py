@@ -141,6 +141,7 @@ class TrainingConfig:
 # the sum over nodes at the end, the degree of a node beside its features, averaged weights; as in the recipe nci1.
 OF_GRAPHS: Mapping[str, Any] = {
     "data.features": "given+degree",
+    "data.standardize": True,
     "model.layers": 3,
     "model.norm": "batch",
     "model.jk": "cat",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.sparse_features import is_sparse
+from pprgnn.wording import counted
 
 GIVEN = ("given", "given+degree", "edges", "given+labels")  # kinds of features that begin with the given columns
 
@@ -37,6 +38,11 @@ class Scaling:
             return None
         mean, scale = mean.masked_fill(kept, 0.0), scale.masked_fill(kept, 1.0)
         return cls(tuple(mean.tolist()), tuple(scale.tolist()))
+
+    def describe(self) -> str:
+        """What happens, in words."""
+        columns = sum(pair != (0.0, 1.0) for pair in zip(self.mean, self.scale, strict=True))
+        return f"{counted(columns, 'column')} of numbers, standardised by the training part"
 
     def __call__(self, x: Tensor) -> Tensor:
         """The features, of which the given columns come first."""
