@@ -1,10 +1,11 @@
-"""A search for the usual settings for graphs: `python -m benchmarks.graph_search`, and `--page` for the page alone.
+"""A search for the usual settings for graphs: `python -m benchmarks.graph_search`; `--page` trains nothing.
 
-Every candidate learns on every set at hand, of which at most 400 graphs are drawn, stratified by class. Three fifths
-of them are for learning (a tenth of these validates, as in the usual folds), one fifth chooses among the candidates,
-and one fifth judges: so an epoch that validation has chosen is not praised by the same graphs. All sets together
-choose by their mean accuracy; each set is then judged with what the *other* sets choose. Every training is a line of
-results/defaults-trials.jsonl, and none is run twice. What was found is on the page that `benchmarks.defaults` writes.
+Every candidate learns on every set at hand, of which at most 400 graphs are drawn, stratified by class. Three
+fifths of them are for learning (a tenth of these validates, as in the usual folds), one fifth chooses among the
+candidates, and one fifth judges: so an epoch that validation has chosen is not praised by the same graphs. All sets
+together choose by their mean accuracy; each set is then judged with what the *other* sets choose. Every training is
+a line of results/defaults-trials.jsonl, and none is run twice. What was found is on the page that
+`python -m benchmarks.defaults` writes.
 """
 
 from __future__ import annotations
@@ -143,8 +144,10 @@ class Found:
         self.runs: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
         for trial in self.trials:
             self.runs.setdefault((trial["set"], trial["candidate"]), {})[trial["repeat"]] = trial
-        self.candidates = [each for each in CANDIDATES if any(each == known for _, known in self.runs)]
-        self.sets = [name for name in SETS if all(self.of(name, each) for each in self.candidates)]
+        self.sets = [name for name in SETS if self.of(name, "base") and self.of(name, "former")]
+        tried = [each for each in CANDIDATES if any(each == candidate for _, candidate in self.runs)]
+        self.candidates = [each for each in tried if all(self.of(name, each) for name in self.sets)]
+        self.dropped = [each for each in tried if each not in self.candidates]
 
     def of(self, name: str, candidate: str) -> dict[int, Mapping[str, Any]]:
         """The trials of a candidate; where a set has no attributes, leaving them out changes nothing."""
@@ -155,7 +158,9 @@ class Found:
         """Percent, over the repeats that all candidates have."""
         common = set.intersection(*(set(self.of(name, each)) for each in self.candidates))
         runs = self.of(name, candidate)
-        values = [runs[repeat]["majority"]["judge"] if part == "majority" else runs[repeat][part] for repeat in common]
+        values = [
+            runs[repeat]["majority"]["judge"] if part == "majority" else runs[repeat][part] for repeat in common
+        ]
         return 100 * statistics.fmean(values)
 
     def over_sets(self, candidate: str, sets: Iterable[str], part: str = "choose") -> float:
@@ -207,9 +212,10 @@ def section(trials: Iterable[Mapping[str, Any]]) -> str:
             "## The search",
             f"`python -m benchmarks.graph_search` at commit {', '.join(f'`{each}`' for each in commits)}; "
             f"{len(found.trials)} trainings, {minutes:.0f} CPU minutes; all of them are lines of `{TRIALS}`.",
-            "Accuracy in percent on the graphs that choose, mean over the repeats. Of a repeat, three fifths of the "
-            "graphs are for\nlearning, a fifth chooses and a fifth judges.",
+            "Accuracy in percent on the graphs that choose, mean over the repeats. Of a repeat, three fifths of "
+            "the graphs are for\nlearning, a fifth chooses and a fifth judges.",
             table(["candidate", *sets, "mean"], rows),
+            *([f"Given up after the first sets: {', '.join(found.dropped)}."] if found.dropped else []),
             f"All sets together choose **{best}**. With each set left out in turn, judged on graphs and by a set "
             "that did not choose:",
             table(["set", "chosen by the other sets", "its accuracy", "former settings", "majority"], shown),

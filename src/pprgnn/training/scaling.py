@@ -1,4 +1,4 @@
-"""Columns of numbers, such as the attributes of nodes: to mean 0 and deviation 1, as the training part has them."""
+"""Columns of numbers, such as the attributes of nodes: to mean 0 and deviation 1 over the training part."""
 
 from __future__ import annotations
 
