@@ -2,9 +2,9 @@
 
 Every candidate learns on every set at hand, of which at most 400 graphs are drawn, stratified by class. Three
 fifths of them are for learning (a tenth of these validates, as in the usual folds), one fifth chooses among the
-candidates, and one fifth judges: so an epoch that validation has chosen is not praised by the same graphs. All sets
-together choose by their mean accuracy; each set is then judged with what the *other* sets choose. Every training is
-a line of results/defaults-trials.jsonl, and none is run twice. What was found is on the page that
+candidates, and one fifth judges: so an epoch that validation has chosen is not praised by the same graphs. All
+sets together choose by their mean accuracy; each set is then judged with what the *other* sets choose. Every
+training is a line of results/defaults-trials.jsonl, and none is run twice. What was found is on the page that
 `python -m benchmarks.defaults` writes.
 """
 
