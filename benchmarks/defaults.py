@@ -41,7 +41,7 @@ def config_of(system: str, changes: Mapping[str, Any] | None = None) -> Config:
 def data_set(name: str, graphs: int) -> GraphDataset:
     """As `pprgnn train` reads it, or a part of it."""
     dataset = load(name, **({"node_attributes": True} if name in WITH_ATTRIBUTES else {}))
-    return drawn(dataset, min(graphs, graph_search.LARGE_GRAPHS.get(name, graphs) if graphs < 10**9 else graphs))
+    return drawn(dataset, min(graphs, 10**5 // max(dataset.num_nodes // len(dataset), 1)))
 
 
 def measure(dataset: GraphDataset, config: Config, seed: int, seeds: int) -> dict[str, float]:
