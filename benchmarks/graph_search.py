@@ -80,7 +80,7 @@ CANDIDATES: Mapping[str, Mapping[str, Any]] = {
     "symmetric": {**BASE, "model.normalize": "sym", "model.self_loops": True},
     "no attributes": BASE,
 }
-HOW = """How it went, since that decides what it is worth: ten candidates were tried in all. *Loss chooses* was given up
+HOW = """How it went, since that decides what it is worth: there were ten candidates. *Loss chooses* was given up
 after MUTAG, where it ended at the majority class, as *former* did in the first repeat: the 11 graphs that validate
 chose an epoch before anything was learned. After MUTAG and PTC_MR, *far* and *symmetric* were given up for want of
 time, *deep, mean* was added, and of larger sets 240 graphs were taken instead of 400. So these two sets had a say
