@@ -171,16 +171,24 @@ def test_info_tells_everything(root):
     assert "state    missing" in shown
 
 
-def test_info_tells_which_numbers_of_nodes_are_not_read(root):
+def test_info_tells_which_numbers_of_nodes_are_read_and_which_are_not(root):
     shown = " ".join(call("info", "ENZYMES").stdout.split())
-    assert "unread ENZYMES_node_attributes.txt, left out by default as in PyG's TUDataset" in shown
-    assert config_for("ENZYMES", ["options.node_attributes=true"]).data.options == {"node_attributes": True}
-    assert "unread" not in call("info", "NCI1").stdout
+    assert "numbers ENZYMES_node_attributes.txt: `pprgnn train ENZYMES` reads it" in shown
+    assert config_for("ENZYMES").data.options == {"node_attributes": True}
+    assert config_for("ENZYMES", model="gin").data.options == {"node_attributes": True}
+    assert config_for("ENZYMES", ["options.node_attributes=false"]).data.options == {"node_attributes": False}
+    shown = " ".join(call("info", "COX2").stdout.split())  # there is a recipe
+    assert "unread COX2_node_attributes.txt: the recipe leaves it out, as PyG's TUDataset does" in shown
+    assert config_for("COX2").data.options == {}
+    assert config_for("COX2", ["options.node_attributes=true"]).data.options == {"node_attributes": True}
+    for name in ("NCI1", "TU/Other"):
+        assert not re.search(r"^(unread|numbers) ", call("info", name).stdout, re.MULTILINE)
+    assert config_for("TU/Other").data.options == {}
     path = root / "Other" / "raw" / "Other_node_attributes.txt"  # not in the catalogue: what is there counts
-    assert "unread" not in call("info", "TU/Other").stdout
     path.parent.mkdir(parents=True)
     path.write_text("0.5\n")
-    assert "unread   Other_node_attributes.txt" in call("info", "TU/Other").stdout
+    assert "numbers  Other_node_attributes.txt" in call("info", "TU/Other").stdout
+    assert config_for("TU/Other").data.options == {"node_attributes": True}
 
 
 def test_info_marks_optional_files(root):

@@ -11,12 +11,13 @@ from typing import Any
 import typer
 
 from pprgnn.cli.main import Fetch, Info, ListSets, Verify
-from pprgnn.cli.output import Labelled, show, show_hint, show_json, show_labelled
+from pprgnn.cli.output import show, show_hint, show_json, show_labelled
 from pprgnn.data.catalog import CATALOG, COUNTS, Card, find, handle
 from pprgnn.data.download import fetch, verify
-from pprgnn.data.registry import differences, folder_of, load, state
+from pprgnn.data.registry import attributes_file, differences, folder_of, load, state
 from pprgnn.data.roots import data_root
 from pprgnn.errors import DataError
+from pprgnn.training.recipes import find_recipe
 from pprgnn.training.terminal import is_terminal, paragraph, state_word, styled, table, width
 from pprgnn.wording import counted
 
@@ -61,7 +62,7 @@ def info(options: Info) -> None:
         facts = {key: value for key, value in asdict(card).items() if key != "sources"}
         show_json(facts | {"state": found.word, "root": str(root), "files": files})
         return
-    show_labelled([*_facts(card).items(), *_unread(card, root)])
+    show_labelled((_facts(card) | _numbers(card, root)).items())
     typer.echo(f"{'state':<9}" + state_word(found.word))
     for folder in dict.fromkeys(file["folder"] for file in files):
         typer.echo(f"\n{styled(folder, bold=True)}")
@@ -89,16 +90,20 @@ def _facts(card: Card) -> dict[str, str]:
     return {key: value for key, value in facts.items() if value}
 
 
-def _unread(card: Card, root: Path) -> list[Labelled]:
-    """Which numbers of the nodes are not read unless one asks for them, and how one does."""
-    for source in card.sources:
-        folder = folder_of(card, source, root)
-        for name in (*source.files, *source.extra):
-            if name.endswith("_node_attributes.txt") and (name in source.files or (folder / name).is_file()):
-                why = "left out by default as in PyG's TUDataset, so that scores compare"
-                remedy = "`--set options.node_attributes=true` of `pprgnn train` reads it, too"
-                return [("unread", f"{name}, {why}; {remedy}")]
-    return []
+def _numbers(card: Card, root: Path) -> dict[str, str]:
+    """Which file has numbers of the nodes beside their labels, who reads it, and who does not and why."""
+    file, name = attributes_file(card, root), handle(card)
+    if not file:
+        return {}
+    if find_recipe(name) is not None:
+        return {
+            "unread": f"{file}: the recipe leaves it out, as PyG's TUDataset does, so that scores compare; "
+            f"`--set options.node_attributes=true` of `pprgnn train` reads it, too"
+        }
+    return {
+        "numbers": f"{file}: `pprgnn train {name}` reads it (`--set options.node_attributes=false`: not); "
+        f"`pprgnn.data.load` does with node_attributes=True, otherwise it reads what PyG's TUDataset does"
+    }
 
 
 def _files(card: Card, root: Path) -> list[dict[str, Any]]:

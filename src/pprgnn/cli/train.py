@@ -15,6 +15,7 @@ from pprgnn.cli.main import Train
 from pprgnn.cli.options import STOPPED, AtOnce, TableDetails, Tables, spelled
 from pprgnn.cli.output import settings_lines, show
 from pprgnn.data.catalog import find, handle
+from pprgnn.data.registry import attributes_file
 from pprgnn.data.roots import data_root
 from pprgnn.distributed.launch import is_launched, launch
 from pprgnn.errors import DataError
@@ -184,7 +185,8 @@ def _of_known(what: str) -> Config:
         close = difflib.get_close_matches(what.lower(), recipe_names(), 1)
         recipes = f"did you mean {close[0]!r}?" if close else "`pprgnn train --settings` lists them"
         raise TrainingError(f"{what!r} is neither a recipe ({recipes}) nor known data: {error}") from error
-    return Config.for_task(card.task).with_values({"data.name": handle(card)})
+    numbers = {"data.options": {"node_attributes": True}} if attributes_file(card, data_root()) else {}
+    return Config.for_task(card.task).with_values({"data.name": handle(card), **numbers})
 
 
 def said_about_tables(tables: Tables, details: TableDetails) -> list[str]:

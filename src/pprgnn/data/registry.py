@@ -54,6 +54,16 @@ def folder_of(card: Card, source: Source, root: Path) -> Path:
     return bundled if bundled is not None and card.missing(root) and not source.optional else root / source.folder
 
 
+def attributes_file(card: Card, root: Path) -> str:
+    """The file with numbers for the nodes that a TU set has beside their labels; empty: there is none."""
+    for source in card.sources:
+        folder = folder_of(card, source, root)
+        for name in (*source.files, *source.extra):
+            if name.endswith("_node_attributes.txt") and (name in source.files or (folder / name).is_file()):
+                return name
+    return ""
+
+
 def load(name: str | Path, root: Path | str | None = None, *, cache: bool = True, **options: Any) -> GraphDataset:
     """A data set by its name, or from a prepared file (``*.safetensors``).
 

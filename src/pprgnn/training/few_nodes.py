@@ -98,14 +98,15 @@ class FewNodes:
         self.growth = RowGrowth(**kept.find("row growth", lambda: asdict(RowGrowth.of(self.adj))))
         kind = model.feature_kind
         # What is made from the edges takes a pass over them anyway.
-        self.x = None if kind in ("embedding", "given", "normalized") else model.features(dataset)
+        as_given = kind in ("embedding", "given", "normalized") and model.scaling is None
+        self.x = None if as_given else model.features(dataset)
         if kind == "embedding":
             self.size = largest_row(network.embedding.weight.detach(), self.growth, self.adj)
         else:
             model.check_width(dataset, self._source.size(1))
-            if model.visible is None:
+            if model.visible is None and model.scaling is None:
                 self.size = kept.find(f"largest row of {kind}", self._feature_size)
-            else:  # labels are the model's and not the graph's
+            else:  # labels and scaling are the model's and not the graph's
                 self.size = largest_row(self._source, self.growth, self.adj)
         kept.keep()
 

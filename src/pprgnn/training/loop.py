@@ -50,6 +50,7 @@ from pprgnn.training.optimization import (
     pooled_loss,
 )
 from pprgnn.training.run import Run
+from pprgnn.training.scaling import Scaling
 from pprgnn.training.thresholds import Rule
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
@@ -106,6 +107,8 @@ class Training:
             torch.manual_seed(settings.seed)
             network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
         self.model = Model(network, config, dataset.facts, shape, kind, visible)
+        if config.data.standardize:
+            self.model.scaling = Scaling.of(dataset, kind, masks["train"])
         self.network = network.to(self.device)
 
         with self.team.main_first():  # a large graph is prepared on disk

@@ -26,6 +26,7 @@ from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.label_input import KINDS as LABEL_KINDS
 from pprgnn.training.label_input import VisibleLabels
+from pprgnn.training.scaling import Scaling
 from pprgnn.training.thresholds import Threshold
 
 FORMAT = "pprgnn model, version 1"
@@ -46,6 +47,7 @@ class Model:
     visible: VisibleLabels | None = None  # with labels as input: those of the training nodes
     threshold: Threshold = Threshold()  # with several labels: above it one is predicted
     prior: tuple[float, ...] = ()  # what it has to beat; see pprgnn.training.evaluation
+    scaling: Scaling | None = None  # of the given features, by the training part
 
     @property
     def device(self) -> torch.device:
@@ -84,7 +86,11 @@ class Model:
 
     def features(self, dataset: GraphDataset) -> Tensor | None:
         """What the network reads about each node; None: learned rows."""
-        return features(dataset, self.feature_kind, self.visible)
+        x = features(dataset, self.feature_kind, self.visible)
+        if x is None or self.scaling is None:
+            return x
+        self.check_width(dataset, x.size(1))
+        return self.scaling(x)
 
     def batches(self, dataset: GraphDataset) -> Batches:
         """The graphs of a data set as this network wants them."""
@@ -169,6 +175,7 @@ class Model:
             "features": self.feature_kind,
             "threshold": json.dumps(asdict(self.threshold)),
             "prior": json.dumps(self.prior),
+            "scaling": json.dumps(None if self.scaling is None else asdict(self.scaling)),
         }
         tensors = dict(self.network.state_dict() if weights is None else weights)
         if self.visible is not None:
@@ -199,6 +206,8 @@ class Model:
             chosen = metadata.get("threshold")  # models from before there was a choice have none
             threshold = Threshold() if chosen is None else Threshold.from_dict(json.loads(chosen))
             prior = tuple(map(float, json.loads(metadata.get("prior", "[]"))))
+            scaling = json.loads(metadata.get("scaling", "null"))
+            scaling = scaling and Scaling(tuple(scaling["mean"]), tuple(scaling["scale"]))
             visible = VisibleLabels.taken_from(tensors) if kind in LABEL_KINDS else None
             network.load_state_dict(tensors)
         except TrainingError:  # such as a package that is not installed
@@ -207,7 +216,7 @@ class Model:
             what = " ".join(str(error).split())
             raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error
         network.to(device).eval()
-        return cls(network, config, facts, shape, kind, visible, threshold, prior)
+        return cls(network, config, facts, shape, kind, visible, threshold, prior, scaling)
 
 
 def forward(network: Network, batch: Batch) -> Tensor:

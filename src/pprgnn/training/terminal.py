@@ -258,6 +258,8 @@ def describe(training: Training) -> list[str]:
     lines.append(("memory", training.memory.describe()))
     patience = f"patience {settings.patience or '–'}"
     lines.append(("training", f"{counted(settings.epochs, 'epoch')}, {patience}, seed {settings.seed}"))
+    if training.model.scaling is not None:
+        lines.append(("features", training.model.scaling.describe()))
     chosen = describe_settled(training.config, dataset, split)
     if chosen:
         lines.append(("settings", chosen))
