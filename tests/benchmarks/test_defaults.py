@@ -81,7 +81,7 @@ def test_a_search_goes_on_where_it_stopped(tmp_path, data_root, monkeypatch, cap
 def test_sparse_rows_are_the_features(data_root, monkeypatch):
     monkeypatch.setenv("PPRGNN_DATA", str(data_root))
     data = load("Cora")[0]
-    net = dropin.TwoLayers(PPRConv, PPRConv, data.x, 4, 7).eval()
+    net = dropin.TwoLayers(PPRConv, data.x, 4, 7).eval()
     x = net.conv1(net.lin(data.x), data.edge_index).relu()
     torch.testing.assert_close(net(data.edge_index), net.conv2(x, data.edge_index))
 

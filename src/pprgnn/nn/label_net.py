@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.nn.network import Network, check_features
 from pprgnn.nn.ppr_conv import PPRConv, WeightInit
 
@@ -51,7 +52,7 @@ class LabelNet(Network):
                 f"{in_channels}; give it labels alone (data.features = 'labels')."
             )
         self.in_channels, self.num_classes = in_channels, num_classes
-        self.conv = layer(None, in_channels, weight_init=weight_init, **{"bias": False, **conv})
+        self.conv = layer(None, in_channels, weight_init=weight_init, **(AS_PUBLISHED | {"bias": False} | conv))
         self.scale = torch.nn.Parameter(torch.empty(()))
         self.norm = torch.nn.LayerNorm(in_channels)
         self.lin = torch.nn.Linear(in_channels, hidden)

@@ -13,6 +13,7 @@ from torch.nn.functional import elu
 
 from pprgnn.nn.dropout import Dropout
 from pprgnn.nn.layers import ppr_layers
+from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows
 from pprgnn.nn.ppr_conv import PPRConv
 
@@ -40,7 +41,7 @@ class PPINet(_PaperNet):
         self, in_channels: int, num_classes: int, hidden: int = 256, *, layer: Layer = PPRConv, **conv: Any
     ) -> None:
         super().__init__()
-        options = {"eps": 0.25, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
+        options = AS_PUBLISHED | {"eps": 0.25, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
         sizes = [in_channels, 4 * hidden, 2 * hidden, 2 * hidden, hidden, num_classes]
         pairs = list(itertools.pairwise(sizes))
         self.in_channels = in_channels
@@ -85,7 +86,7 @@ class CoPurchaseNet(_PaperNet):
         **conv: Any,
     ) -> None:
         super().__init__()
-        options = {"eps": 0.06, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
+        options = AS_PUBLISHED | {"eps": 0.06, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
         self.num_nodes: int = num_nodes
         self.embedding = torch.nn.Embedding(num_nodes, hidden)
         self.conv = layer(None, hidden, **options)
@@ -133,7 +134,7 @@ class PaperGraphNet(_PaperNet):
         **conv: Any,
     ) -> None:
         super().__init__()
-        options = {"eps": 1.0, "smooth_input": True, "bias": False} | conv
+        options = AS_PUBLISHED | {"eps": 1.0, "smooth_input": True, "bias": False} | conv
         self.in_channels = in_channels
         self.convs = torch.nn.ModuleList(layer(size, hidden, **options) for size in (in_channels, hidden, hidden))
         self.head = GraphHead(hidden, num_classes, pooling="sum", layers=2, dropout=dropout)

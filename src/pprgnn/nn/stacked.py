@@ -12,6 +12,7 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule
 from pprgnn.errors import DataError
 from pprgnn.nn.dropout import Dropout
+from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows, start_small
 from pprgnn.nn.ppr_conv import PPRConv, WeightInit
 
@@ -86,7 +87,7 @@ class StackedNet(Network):
         self.input_layer = torch.nn.Linear(width, hidden) if input_layer else None
         # A learned row is a linear map of the one-hot identity: a second map right behind it would add nothing.
         first = None if in_channels is None and not input_layer else hidden if input_layer else in_channels
-        options: dict[str, Any] = {
+        options: dict[str, Any] = AS_PUBLISHED | {
             "eps": eps,
             "learn_eps": learn_eps,
             "activation": self.activation,
