@@ -2,8 +2,8 @@
 
 `python -m benchmarks.dropin`: the two-layer GCN for Planetoid (width 16, dropout 0.5 before each layer, ReLU
 between, Adam with 0.01, weight decay 5e-4 on the first layer, 200 epochs, the best validation accuracy counts),
-and three layers with the sum over nodes for MUTAG. Only the layer changes, and it has its default arguments; beside
-it, the layer as published. A run that was stopped goes on.
+and three layers with the sum over nodes for MUTAG. Only the layer changes, and it has its default arguments;
+beside it, the layer as published. A run that was stopped goes on.
 """
 
 from __future__ import annotations
