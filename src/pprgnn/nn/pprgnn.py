@@ -16,8 +16,7 @@ class PPRGNN(BasicGNN):  # type: ignore[misc]
         in_channels: Size of each input sample, or :obj:`-1` to derive it from the first input.
         hidden_channels: Size of each hidden sample.
         num_layers: Number of layers, each infinitely deep: one is often enough.
-        out_channels: If given, a linear layer of this size follows the last one. (A layer's own output has passed
-            its activation, so it cannot serve as logits.)
+        out_channels: If given, a linear layer of this size follows the last one and its :obj:`act`.
         dropout, act, act_first, act_kwargs, norm, norm_kwargs, jk: as in
             :class:`torch_geometric.nn.models.GCN`.
         **kwargs: Additional arguments of :class:`PPRConv`, such as :obj:`eps` or :obj:`learn_eps`.
