@@ -199,6 +199,13 @@ def test_copies_and_layers_that_were_pickled_before_there_was_a_choice():
     torch.testing.assert_close(old(x, EDGES), published(x, EDGES), atol=1e-8, rtol=1e-8)
 
 
+def test_a_layer_from_the_meta_device_gets_its_factor():
+    with torch.device("meta"):
+        conv = PPRConv(4, 5, eps=(1.0, 0.25))
+    conv.to_empty(device="cpu").reset_parameters()
+    torch.testing.assert_close(conv.output_scale, PPRConv(4, 5, eps=(1.0, 0.25)).output_scale)
+
+
 # ------------------------------------------------------------------------------------------------------- numbers
 @pytest.mark.parametrize(("eps", "total"), [(1.0, math.e), (1e9, 2.0)])
 def test_the_mean_divides_by_the_weight_of_all_hops(eps, total):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -17,30 +17,17 @@ from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import DepthRule
 from pprgnn.core.entries import Normalization
-from pprgnn.core.last_step import unrolled_linear
-from pprgnn.core.recursion import unrolled
 from pprgnn.core.solution import Solution, weakest
 from pprgnn.nn import compiled_layers
-from pprgnn.nn.infinite_layer import InfiniteLayer
-from pprgnn.nn.layer_checks import (
-    check_edges,
-    check_input,
-    check_options,
-    check_output_scale,
-    check_weight_options,
-)
-from pprgnn.nn.linear_output import solve_output, start_of_scale
+from pprgnn.nn.layer_checks import check_edges, check_input, check_options, check_weight_options
+from pprgnn.nn.linear_output import OutputForm
 from pprgnn.nn.messages import forward_by_messages, has_message_hooks
 from pprgnn.nn.through_adjacency import adjacency_of
 
 WeightInit: TypeAlias = Literal["identity", "glorot"] | float  # how W starts: as I, drawn, or as a multiple of I
-AS_SAVED = (
-    "output_activation=True, output_scale=1 and the weight_scale it had (1 by default)",
-    "output_scale='mean' (the default)",
-)
 
 
-class PPRConv(InfiniteLayer):
+class PPRConv(OutputForm):
     r"""The infinite-depth graph convolution (PPRGNN).
 
     From `"Transforming PageRank into an Infinite-Depth Graph Neural Network"
@@ -50,15 +37,11 @@ class PPRConv(InfiniteLayer):
         \mathbf{G}^{(n)} = \phi\left(\beta_n \mathbf{\tilde{A}} \mathbf{G}^{(n+1)} \mathbf{W} + \mathbf{X}
         \mathbf{\Omega} + \mathbf{b}\right), \qquad \beta_n = \frac{1}{1 + n \epsilon}
 
-    for :math:`n = \infty, \ldots, 1, 0`. The output is the argument of the last :math:`\phi`, so that it can be
-    negative and an activation of yours follows, as behind :class:`torch_geometric.nn.GCNConv`; and it is divided
-    by the total weight of all hops. It converges for every weight matrix :math:`\mathbf{W}`. How deep the
-    computation really goes is chosen by a depth rule; :obj:`last_solution` tells how deep it went and what is
-    known about the error.
-
-    The defaults are for taking the place of a :class:`torch_geometric.nn.GCNConv`. The layer as published,
-    whose output is :math:`\mathbf{G}^{(0)}`, has :obj:`output_activation=True`, :obj:`output_scale=1` and
-    :obj:`weight_scale=1`.
+    for :math:`n = \infty, \ldots, 1, 0`. It converges for every weight matrix :math:`\mathbf{W}`. A depth rule chooses
+    how deep the computation goes; :obj:`last_solution` tells how deep it went and what is known about the error.
+    The defaults are for the place of a :class:`torch_geometric.nn.GCNConv`: the output is the argument of the last
+    :math:`\phi`, divided by the weight of all hops. The layer as published, whose output is
+    :math:`\mathbf{G}^{(0)}`, has :obj:`output_activation=True`, :obj:`output_scale=1` and :obj:`weight_scale=1`.
 
     Args:
         in_channels: Size of each input sample, :obj:`-1` to derive it from the first input, or :obj:`None` when
@@ -93,8 +76,7 @@ class PPRConv(InfiniteLayer):
             random. (default: :obj:`"identity"`)
         weight_scale: :math:`\mathbf{W}` is this times the parameter :obj:`weight`. Below 1, a step of Adam changes
             :math:`\mathbf{W}` by so much less than other parameters. (default: :obj:`0.03`)
-        output_activation: Whether the output passes :math:`\phi`, too, and is :math:`\mathbf{G}^{(0)}`.
-            (default: :obj:`False`)
+        output_activation: Whether :math:`\phi` is applied to the output, too. (default: :obj:`False`)
         output_scale: A factor of the output. :obj:`"mean"` divides by :math:`1 + \beta_0 + \beta_0 \beta_1 +
             \ldots` at the first :obj:`eps`, after which :math:`\mathbf{W} = \mathbf{I}` takes a weighted mean over
             all hops. (default: :obj:`"mean"`)
@@ -118,9 +100,7 @@ class PPRConv(InfiniteLayer):
     """
 
     hops = 1  # how many a step makes
-    weight_scale = 1.0  # this and the next of layers that were pickled before there was a choice
-    output_activation = True
-    output_scale: Tensor | None  # of each channel, or of all
+    weight_scale = 1.0  # of layers that were pickled before there was a choice
 
     def __init__(
         self,
@@ -148,7 +128,6 @@ class PPRConv(InfiniteLayer):
     ) -> None:
         check_options(self, out_channels, kwargs.setdefault("aggr", "add"), normalize, add_self_loops)
         check_weight_options(weight_init, weight_scale)
-        check_output_scale(output_scale)
         super().__init__(
             out_channels, eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint, **kwargs
         )
@@ -160,9 +139,7 @@ class PPRConv(InfiniteLayer):
         self.normalize = normalize
         self.weight_init = weight_init
         self.weight_scale = float(weight_scale)
-        self.output_activation = output_activation
-        # In the state_dict: layers as published have none, so that neither kind is taken for the other.
-        self.register_buffer("output_scale", start_of_scale(output_scale, self.rates, out_channels))
+        self.set_output(output_activation, output_scale)
 
         self.lin: torch.nn.Module = torch.nn.Identity()
         if in_channels is not None:
@@ -227,17 +204,7 @@ class PPRConv(InfiniteLayer):
         return self._solve(self._input_term(b if not self.smooth_input else adj @ b), adj)
 
     def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
-        return solve_output(self, b, self.recurrent_weight(), adj)
-
-    def scaled(self, state: Tensor) -> Tensor:
-        """Times :obj:`output_scale`."""
-        return state if self.output_scale is None else state * self.output_scale
-
-    def unrolled(self, function: Callable[[Tensor], Tensor], b: Tensor, eps: Tensor, depth: int) -> Tensor:
-        """The output as plain operations, where a step is φ(βₙ function(G) + B)."""
-        if self.output_activation:
-            return self.scaled(unrolled(function, b, eps, self.activation, range(depth)))
-        return self.scaled(unrolled_linear(function, b, eps, self.activation, depth))
+        return self.solve_output(b, self.recurrent_weight(), adj)
 
     def _input_term(self, b: Tensor) -> Tensor:
         return b if self.bias is None else b + self.bias
@@ -260,20 +227,6 @@ class PPRConv(InfiniteLayer):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_cached_adj": None, "_cached_contents": ()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._buffers.setdefault("output_scale", None)  # pickled before there was a choice
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        there = f"{prefix}output_scale" in state_dict
-        if f"{prefix}weight" in state_dict and there != (self.output_scale is not None):
-            kinds = ("without output_scale, as of a layer as published", "with output_scale")
-            raise ValueError(
-                f"The state_dict is one {kinds[there]}, but this '{type(self).__name__}' is one "
-                f"{kinds[not there]}; build it with {AS_SAVED[there]} to load it."
-            )
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, {self._rates_repr()})"
