@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,7 +101,7 @@ def scaled(solution: Solution, state: Tensor, factor: float, rounding: float = 0
     """The solution for ``state``, whose errors are at most ``factor`` times as large, ``rounding`` apart."""
     names = ("truncation_bound", "measured_error", "estimated_error", "rounding_bound", "rounding_error")
     errors = {name: getattr(solution, name) for name in names}
-    known = {name: None if error is None else factor * error for name, error in errors.items()}
+    known: dict[str, Any] = {name: None if error is None else factor * error for name, error in errors.items()}
     if known["rounding_bound"] is not None:
         known["rounding_bound"] += rounding
     return replace(solution, state=state, **known)

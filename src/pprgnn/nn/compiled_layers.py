@@ -74,10 +74,10 @@ def _state(layer: PPRConv, b: Tensor, graph: Graph, part: int) -> Tensor:
         return layer.scaled(_solved(layer, many, b, weight, eps, graph, part))
     if layer.depth_rule == Fixed(0):
         return layer.scaled(b)
-    above = (b, *of_first_hop(weight, eps))
+    first_b, (first_weight, first_eps) = b, of_first_hop(weight, eps)
     if layer.grad_terms == 1:  # the one term is that of the last step
-        above = tuple(each.detach() for each in above)
-    state = _solved(layer, many, *above, graph, part, FIRST)
+        first_b, first_weight, first_eps = b.detach(), first_weight.detach(), first_eps.detach()
+    state = _solved(layer, many, first_b, first_weight, first_eps, graph, part, FIRST)
     return layer.scaled(torch.addmm(b, one(state, *graph, False), weight))  # Z⁽⁰⁾ = Ã G⁽¹⁾ W + B
 
 

@@ -37,8 +37,8 @@ class PPRConv(OutputForm):
         \mathbf{G}^{(n)} = \phi\left(\beta_n \mathbf{\tilde{A}} \mathbf{G}^{(n+1)} \mathbf{W} + \mathbf{X}
         \mathbf{\Omega} + \mathbf{b}\right), \qquad \beta_n = \frac{1}{1 + n \epsilon}
 
-    for :math:`n = \infty, \ldots, 1, 0`. It converges for every weight matrix :math:`\mathbf{W}`. A depth rule chooses
-    how deep the computation goes; :obj:`last_solution` tells how deep it went and what is known about the error.
+    for :math:`n = \infty, \ldots, 1, 0`. It converges for every :math:`\mathbf{W}`. A depth rule chooses how deep
+    the computation goes; :obj:`last_solution` tells how deep it went and what is known about the error.
     The defaults are for the place of a :class:`torch_geometric.nn.GCNConv`: the output is the argument of the last
     :math:`\phi`, divided by the weight of all hops. The layer as published, whose output is
     :math:`\mathbf{G}^{(0)}`, has :obj:`output_activation=True`, :obj:`output_scale=1` and :obj:`weight_scale=1`.
