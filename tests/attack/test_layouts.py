@@ -16,6 +16,7 @@ from torch_geometric.nn import GCNConv
 
 from pprgnn import Adjacency, solve
 from pprgnn.nn import InfiniteDepth, PPRConv
+from pprgnn.nn.linear_output import AS_PUBLISHED
 
 from . import reference
 from .problems import LAYOUTS
@@ -181,7 +182,6 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import GCNConv
 from pprgnn import Adjacency, solve
 from pprgnn.nn import InfiniteDepth, PPRConv
-from pprgnn.nn.linear_output import AS_PUBLISHED
 from tests.attack.test_layouts import B, CRASHES, D, EDGES, N, W, WEIGHTS, dense, from_edges
 
 adj = from_edges(EDGES)
