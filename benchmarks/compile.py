@@ -27,6 +27,7 @@ from benchmarks import machine, shapes
 from benchmarks.report import table
 from benchmarks.shapes import SEED, Shape
 from pprgnn.nn import PPRConv, compiled_layers
+from pprgnn.nn.linear_output import AS_PUBLISHED
 
 CLASSES = 16
 AGREE = 1e-4  # relative difference of loss and gradients, allowed before any timing
@@ -46,7 +47,7 @@ class Model(torch.nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         torch.manual_seed(SEED)
-        self.conv = PPRConv(shape.channels, shape.channels, eps=shape.eps)
+        self.conv = PPRConv(shape.channels, shape.channels, eps=shape.eps, **AS_PUBLISHED)
         self.head = torch.nn.Linear(shape.channels, CLASSES)
         self.way: Callable[..., Tensor] = PPRConv.__call__
         with torch.no_grad():

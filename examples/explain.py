@@ -34,7 +34,9 @@ def draw_tree():
 
 
 train, test = (Batch.from_data_list([draw_tree() for _ in range(count)]) for count in (50, 20))
-model = PPRGNN(CLASSES, 16, num_layers=1, out_channels=CLASSES, eps=0.25, activation="tanh", bias=False, tol=1e-3)
+published = {"output_activation": True, "output_scale": 1.0, "weight_scale": 1.0}
+options = {"eps": 0.25, "activation": "tanh", "bias": False, "tol": 1e-3, **published}
+model = PPRGNN(CLASSES, 16, num_layers=1, out_channels=CLASSES, **options)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
 for _ in range(50):
     optimizer.zero_grad()

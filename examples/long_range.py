@@ -35,7 +35,10 @@ def accuracy_by_distance(model):
 
 torch.manual_seed(0)
 # tanh hands a class on at full strength, however far it travels.
-ours = PPRGNN(2, 16, num_layers=1, out_channels=2, eps=0.25, learn_eps=True, activation="tanh", bias=False)
+published = {"output_activation": True, "output_scale": 1.0, "weight_scale": 1.0}  # W has much to learn here
+ours = PPRGNN(
+    2, 16, num_layers=1, out_channels=2, eps=0.25, learn_eps=True, activation="tanh", bias=False, **published
+)
 gcn = GCN(2, 16, num_layers=4, out_channels=2, act="tanh", bias=False)
 results = {"GCN, 4 layers": accuracy_by_distance(gcn), "PPRGNN": accuracy_by_distance(ours)}
 

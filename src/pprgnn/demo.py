@@ -96,12 +96,14 @@ def build_model(name: str, settings: Settings) -> nn.Module:
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
     from pprgnn.nn import PPRConv
+    from pprgnn.nn.linear_output import AS_PUBLISHED
 
     hops, hidden = MODELS[name][0], settings.hidden
     layers: list[Any]
     if hops is None:
         # tanh hands a label on at full strength however far it travels, and the state cannot overflow.
-        conv = PPRConv(CLASSES, hidden, settings.initial_eps, learn_eps=True, activation="tanh", bias=False)
+        options = AS_PUBLISHED | {"learn_eps": True, "activation": "tanh", "bias": False}
+        conv = PPRConv(CLASSES, hidden, settings.initial_eps, **options)
         layers = [(conv, "x, edge_index -> x"), Linear(hidden, CLASSES, bias=False)]
     elif name.startswith("APPNP"):
         layers = [(Linear(CLASSES, hidden, bias=False), "x -> x"), Tanh(), Linear(hidden, CLASSES, bias=False)]

@@ -16,6 +16,7 @@ from torch_geometric.nn import GCNConv
 
 from pprgnn import Adjacency, solve
 from pprgnn.nn import InfiniteDepth, PPRConv
+from pprgnn.nn.linear_output import AS_PUBLISHED
 
 from . import reference
 from .problems import LAYOUTS
@@ -124,7 +125,9 @@ def test_inputs_are_left_alone():
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layers(layout):
-    conv = PPRConv(None, D, EPS, tol=TOL, bias=False, normalize="row", add_self_loops=False).double()
+    conv = PPRConv(
+        None, D, EPS, tol=TOL, bias=False, normalize="row", add_self_loops=False, **AS_PUBLISHED
+    ).double()
     conv.weight = torch.nn.Parameter(LAYOUTS[layout](W))  # a parameter may have any strides
     x = LAYOUTS[layout](B)
     for graph in ((EDGES, WEIGHTS), (dense().to_sparse_csr(),), (dense().to_sparse_coo(),), (from_edges(EDGES),)):

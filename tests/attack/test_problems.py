@@ -11,6 +11,7 @@ import torch
 import pprgnn
 from pprgnn import Adjacency, Measured, Status
 from pprgnn.nn import PPRConv
+from pprgnn.nn.linear_output import AS_PUBLISHED
 
 from . import reference
 from .checks import CHECKS, CLAIMS, Case, failures_of
@@ -166,7 +167,7 @@ def merged_inputs() -> dict[str, tuple[torch.Tensor, torch.Tensor, dict]]:
 @pytest.mark.filterwarnings("ignore::pprgnn.ConvergenceWarning")
 def test_the_answer_for_several_sets_is_the_weakest(name, rule):
     x, weight, options = merged_inputs()[name]
-    layer = PPRConv(None, 4, depth=rule, bias=False, **options)
+    layer = PPRConv(None, 4, depth=rule, bias=False, **AS_PUBLISHED, **options)
     layer.weight.data.copy_(weight)
     with torch.no_grad():
         out = layer(x, ring(20))

@@ -18,6 +18,7 @@ from torch_geometric.nn import GCNConv
 
 import pprgnn
 from pprgnn.nn import InfiniteDepth, PPRConv, measure_afresh
+from pprgnn.nn.linear_output import AS_PUBLISHED
 
 from . import reference
 from .problems import CHUNKS, COUNT, ONE
@@ -92,7 +93,7 @@ class Layer:
 
     def __init__(self, channels: int, eps: Any = 1.0, dtype: torch.dtype = F64, **options: Any) -> None:
         self.phi, self.dtype = options.get("activation", "relu"), dtype
-        self.conv = PPRConv(None, channels, eps, bias=False, **options).to(dtype)
+        self.conv = PPRConv(None, channels, eps, bias=False, **AS_PUBLISHED, **options).to(dtype)
         self.normalize, self.loops = self.conv.normalization, self.conv.add_self_loops
 
     def set_weight(self, weight: Tensor) -> None:

@@ -114,7 +114,7 @@ def test_the_page_says_where_ours_is_behind_and_where_nothing_warned():
 def test_sparse_rows_are_the_features(data_root, monkeypatch):
     monkeypatch.setenv("PPRGNN_DATA", str(data_root))
     data = load("Cora")[0]
-    net = dropin.TwoLayers(PPRConv, PPRConv, data.x, 4, 7).eval()
+    net = dropin.TwoLayers(PPRConv, data.x, 4, 7).eval()
     x = net.conv1(net.lin(data.x), data.edge_index).relu()
     torch.testing.assert_close(net(data.edge_index), net.conv2(x, data.edge_index))
 

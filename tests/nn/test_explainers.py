@@ -18,6 +18,7 @@ from torch_geometric.explain.algorithm.utils import set_masks
 from torch_geometric.nn import GATConv, GCNConv
 
 from pprgnn.nn import InfiniteDepth, PPRConv
+from pprgnn.nn.linear_output import AS_PUBLISHED
 
 LENGTH = 30
 NODE_MODEL = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
@@ -28,7 +29,7 @@ def layer_of(name, **options):
     """Carries a class from the head of a chain to its tail."""
     options = {"eps": 0.01} | options
     if name == "PPRConv":
-        layer = PPRConv(2, 2, normalize="row", add_self_loops=False, bias=False, **options)
+        layer = PPRConv(2, 2, normalize="row", add_self_loops=False, bias=False, **AS_PUBLISHED, **options)
         weight = layer.weight
     else:
         inside = {"GCN": GCNConv(2, 2, normalize=False, bias=False), "GAT": GATConv(2, 2, add_self_loops=False)}

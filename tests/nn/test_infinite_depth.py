@@ -28,6 +28,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 from pprgnn import Adjacency, Certificate, ConvergenceWarning, Status
 from pprgnn.nn import InfiniteDepth, PPRConv, depth_state, infinite_layers, measure_afresh, set_tolerance
 from pprgnn.nn.known_convs import analyze_conv, exact_norm, lipschitz_of
+from pprgnn.nn.linear_output import AS_PUBLISHED
 
 NODES, EDGES, WIDTH = 9, 30, 8
 
@@ -134,7 +135,7 @@ def test_a_fixed_depth_is_so_many_calls(case, graph, depth):
 
 @pytest.mark.parametrize("learn_eps", [False, True, "channel"])
 def test_with_a_gcn_inside_it_is_our_layer(graph, learn_eps):
-    ours = PPRConv(WIDTH, WIDTH, eps=0.4, learn_eps=learn_eps)
+    ours = PPRConv(WIDTH, WIDTH, eps=0.4, learn_eps=learn_eps, **AS_PUBLISHED)
     conv = GCNConv(WIDTH, WIDTH, bias=False)
     layer = InfiniteDepth(conv, WIDTH, eps=0.4, learn_eps=learn_eps)
     with torch.no_grad():

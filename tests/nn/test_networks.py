@@ -23,6 +23,7 @@ from pprgnn.nn import (
     restore_depth_state,
     set_tolerance,
 )
+from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.nn.network import EmbeddedNet
 
 N, FEATURES, CLASSES = 9, 5, 3
@@ -221,7 +222,7 @@ def test_layers_get_their_options():
 @pytest.mark.parametrize("learn_eps", [False, True, "channel"])
 def test_several_rates_share_the_channels(learn_eps):
     torch.manual_seed(0)  # a channel may have nothing but zeros behind ReLU
-    conv = PPRConv(FEATURES, 8, eps=(1.0, 0.25, 0.06), learn_eps=learn_eps, depth=6)
+    conv = PPRConv(FEATURES, 8, eps=(1.0, 0.25, 0.06), learn_eps=learn_eps, depth=6, **AS_PUBLISHED)
     channels = torch.tensor([1.0] * 3 + [0.25] * 3 + [0.06] * 2)
     torch.testing.assert_close(conv.eps.detach(), channels)
     adj = Adjacency.from_edge_index(EDGES, add_self_loops=True)
@@ -234,7 +235,7 @@ def test_several_rates_share_the_channels(learn_eps):
     if learn_eps:
         out.sum().backward()
         assert bool((conv.log_eps.grad != 0).all())
-    twin = PPRConv(FEATURES, 8, eps=(1.0, 0.25, 0.06), learn_eps=learn_eps, depth=6)
+    twin = PPRConv(FEATURES, 8, eps=(1.0, 0.25, 0.06), learn_eps=learn_eps, depth=6, **AS_PUBLISHED)
     twin.load_state_dict(conv.state_dict())
     for other in (twin, copy.deepcopy(conv)):
         assert torch.equal(other(features(), EDGES), out)
@@ -267,7 +268,7 @@ def test_bad_rates(eps, message):
 
 
 def test_input_that_is_the_term_already():
-    conv, b = PPRConv(None, 8, depth=5, bias=False), torch.randn(N, 8, requires_grad=True)
+    conv, b = PPRConv(None, 8, depth=5, bias=False, **AS_PUBLISHED), torch.randn(N, 8, requires_grad=True)
     assert [name for name, _ in conv.named_parameters()] == ["weight"]
     adj = Adjacency.from_edge_index(EDGES, add_self_loops=True)
     out = conv(b, EDGES)

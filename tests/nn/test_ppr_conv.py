@@ -13,6 +13,7 @@ from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_t
 
 from pprgnn import Activation, Adjacency, Certificate, ConvergenceWarning, Fixed, Influence, Status
 from pprgnn.nn import PPRConv
+from pprgnn.nn.linear_output import AS_PUBLISHED
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def dense_reference(conv, x, edge_index, edge_weight, depth):
 def test_equals_a_loop_of_gcn_convs(graph, add_self_loops, weighted, depth):
     x, edge_index, edge_weight = graph
     edge_weight = edge_weight if weighted else None
-    conv = PPRConv(4, 8, eps=0.5, add_self_loops=add_self_loops, depth=depth)
+    conv = PPRConv(4, 8, eps=0.5, add_self_loops=add_self_loops, depth=depth, **AS_PUBLISHED)
     torch.nn.init.uniform_(conv.bias)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # edges cut by the normalisation; here on purpose
@@ -82,7 +83,7 @@ def test_self_loops_have_remaining_semantics_in_every_layout():
 
 def test_smooth_input_feeds_the_neighbourhood(graph):
     x, edge_index, edge_weight = graph
-    conv = PPRConv(4, 8, smooth_input=True, depth=0, bias=False)
+    conv = PPRConv(4, 8, smooth_input=True, depth=0, bias=False, **AS_PUBLISHED)
     adj = Adjacency.from_edge_index(edge_index, edge_weight, 7, add_self_loops=True)
     torch.testing.assert_close(conv(x, edge_index, edge_weight), (adj @ conv.lin(x)).relu())
 
@@ -347,7 +348,7 @@ def test_bad_inputs(graph):
 
 @pytest.mark.parametrize(("how", "factor"), [("identity", 1.0), (2.5, 2.5), (0, 0.0)])
 def test_weights_start_as_a_multiple_of_the_identity(how, factor):
-    conv = PPRConv(4, 3, weight_init=how)
+    conv = PPRConv(4, 3, weight_init=how, **AS_PUBLISHED)
     for _ in range(2):
         assert torch.equal(conv.weight, factor * torch.eye(3))
         conv.weight.data.normal_()
@@ -355,8 +356,8 @@ def test_weights_start_as_a_multiple_of_the_identity(how, factor):
 
 
 def test_weights_are_drawn_or_start_as_the_identity():
-    assert torch.equal(PPRConv(4, 3).weight, torch.eye(3))
-    drawn = PPRConv(4, 3, weight_init="glorot").weight
+    assert torch.equal(PPRConv(4, 3, weight_scale=1).weight, torch.eye(3))
+    drawn = PPRConv(4, 3, weight_init="glorot", weight_scale=1).weight
     assert bool((drawn != 0).all())
     assert bool((drawn.abs() <= 1).all())
 
@@ -370,7 +371,7 @@ def test_weights_cannot_start_otherwise(how):
 @pytest.mark.parametrize("how", ["identity", 2.5, "glorot"])
 def test_a_scale_changes_how_fast_weights_move_but_not_how_they_start(how):
     torch.manual_seed(0)
-    plain = PPRConv(4, 3, weight_init=how)
+    plain = PPRConv(4, 3, weight_init=how, weight_scale=1)
     torch.manual_seed(0)
     slow = PPRConv(4, 3, weight_init=how, weight_scale=0.1)
     torch.testing.assert_close(slow.recurrent_weight(), plain.weight)

@@ -19,6 +19,7 @@ from pprgnn.core.problem import Problem
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.nn import PPRConv
 from pprgnn.nn.infinite_layer import infinite_layers
+from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.report.measured.measure import baselines, classes, published, spread_labels
 from pprgnn.report.measured.recursions import (
     arriving_gradients,
@@ -84,7 +85,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
 
 
 def solve_of(problem: Problem, depth: int, tol: float = 1e-5) -> Solve:
-    layer = PPRConv(None, problem.b.size(1), grad_terms=3)
+    layer = PPRConv(None, problem.b.size(1), grad_terms=3, **AS_PUBLISHED)
     return Solve("a layer", layer, problem, depth, "MEASURED", tol)
 
 

@@ -17,6 +17,7 @@ from pprgnn.baselines.fixed_point import Acceleration
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import Fixed, Measured, resolve_depth
 from pprgnn.core.solution import Solution
+from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.nn.ppr_conv import PPRConv
 
 ATTENTION_CHANNELS = 16  # of MGNNI
@@ -55,6 +56,11 @@ class EquilibriumConv(PPRConv):
                 f"'{type(self).__name__}' bounds its weights itself, but weight_scale={kwargs['weight_scale']!r} "
                 f"was given; leave it out."
             )
+        if kwargs.get("output_activation", True) is not True:
+            raise ValueError(
+                f"The output of '{type(self).__name__}' is its equilibrium, but output_activation="
+                f"{kwargs['output_activation']!r} was given; leave it out."
+            )
         self.acceleration: Acceleration = acceleration
         for name in ("eps", "learn_eps"):
             kwargs.pop(name, None)  # nothing decays
@@ -66,7 +72,7 @@ class EquilibriumConv(PPRConv):
                 f"steps are repeated until they change nothing more."
             )
         self.steps = rule.k if isinstance(rule, Fixed) else None
-        super().__init__(in_channels, out_channels, **kwargs)
+        super().__init__(in_channels, out_channels, **(AS_PUBLISHED | kwargs))
 
     @contextmanager
     def _measuring(self) -> Iterator[None]:

@@ -18,12 +18,13 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import object_of
 from pprgnn.core.depth import Fixed, run_at_depth
+from pprgnn.core.last_step import of_first_hop, one_less
 from pprgnn.core.measure import described
 from pprgnn.core.recursion import unrolled
 from pprgnn.nn import operators
 from pprgnn.nn.known_convs import analyze_conv
 from pprgnn.nn.messages import normalized_edges, propagated
-from pprgnn.nn.operators import ALL, OWN, Graph, Options, activation_word, rule_word
+from pprgnn.nn.operators import ALL, FIRST, OWN, Graph, Options, activation_word, rule_word
 from pprgnn.nn.wrapped_conv import draws_at_random
 
 if TYPE_CHECKING:
@@ -69,25 +70,50 @@ def _state(layer: PPRConv, b: Tensor, graph: Graph, part: int) -> Tensor:
     if not isinstance(eps, Tensor):
         eps = torch.full((), eps, dtype=b.dtype, device=b.device)
     eps = eps.to(b.dtype)
+    if layer.output_activation:
+        return layer.scaled(_solved(layer, many, b, weight, eps, graph, part))
+    if layer.depth_rule == Fixed(0):
+        return layer.scaled(b)
+    first_b, (first_weight, first_eps) = b, of_first_hop(weight, eps)
+    if layer.grad_terms == 1:  # the one term is that of the last step
+        first_b, first_weight, first_eps = b.detach(), first_weight.detach(), first_eps.detach()
+    state = _solved(layer, many, first_b, first_weight, first_eps, graph, part, FIRST)
+    return layer.scaled(torch.addmm(b, one(state, *graph, False), weight))  # Z⁽⁰⁾ = Ã G⁽¹⁾ W + B
+
+
+def _solved(
+    layer: PPRConv,
+    many: Callable[..., Any],
+    b: Tensor,
+    weight: Tensor,
+    eps: Tensor,
+    graph: Graph,
+    part: int,
+    hop: str = "",
+) -> Tensor:
+    """G⁽⁰⁾ of a recursion; G⁽¹⁾ of the layer where ``hop`` says so."""
+    rule, terms = layer.depth_rule, layer.grad_terms
+    if hop:
+        rule, terms = one_less(rule), None if terms is None else max(terms - 1, 1)
     tensors = [b, weight, eps] if graph.value is None else [b, weight, eps, graph.value]
     exported_for_use = torch.compiler.is_exporting() and not layer.training
     wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors) and not exported_for_use
-    slots = layer.grad_terms if wants_grad and layer.grad_terms is not None else 0
-    if isinstance(layer.depth_rule, Fixed):
-        slots = min(slots, layer.depth_rule.k)
+    slots = terms if wants_grad and terms is not None else 0
+    if isinstance(rule, Fixed):
+        slots = min(slots, rule.k)
     alone = graph.layer is None
     options = Options(
-        rule_word(layer.depth_rule) if alone else OWN,
+        (rule_word(rule) if alone else OWN) + hop,
         activation_word(layer.activation),
         layer.tol if alone else 0.0,
         layer.max_depth if alone else 0,
-        ALL if layer.grad_terms is None else layer.grad_terms,
+        ALL if terms is None else terms,
         min(slots, 1) if layer.checkpoint else slots,
         layer.checkpoint,
         wants_grad,
         part,
     )
-    if alone and OWN in (options.rule, options.activation):
+    if alone and OWN in (options.rule.removesuffix(hop), options.activation):
         raise ValueError(
             "A depth rule or activation of your own cannot be exported; use a built-in one (depth=None, a number, "
             "pprgnn.Certificate() or pprgnn.Influence(); activation='relu', 'leaky_relu', 'tanh' or 'identity')."
@@ -134,7 +160,7 @@ def _messages(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | 
     def step(g: Tensor) -> Tensor:
         return propagated(g, *edges) @ weight
 
-    return unrolled(step, b, eps, layer.activation, range(layer.depth_rule.k))
+    return layer.unrolled(step, b, eps, layer.depth_rule.k)
 
 
 # ------------------------------------------------------------------------------------------------- any convolution

@@ -45,6 +45,15 @@ def check_weight_options(weight_init: Any, weight_scale: Any) -> None:
         raise ValueError(f"weight_scale must be a finite number > 0, but came as {weight_scale!r}.")
 
 
+def check_output_scale(output_scale: Any) -> None:
+    """Raise unless it is a factor."""
+    number = isinstance(output_scale, int | float) and math.isfinite(output_scale) and output_scale != 0
+    if not number and output_scale != "mean":
+        raise ValueError(
+            f"output_scale must be 'mean' or a finite number other than 0, but came as {output_scale!r}."
+        )
+
+
 def check_input(layer: PPRConv, x: Any) -> Tensor:
     """Return ``x`` if there is a row of features for each node, or say what is wrong."""
     x = one_set_of_nodes(type(layer).__name__, x)

@@ -11,7 +11,6 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from pprgnn.core.entries import Normalization
-from pprgnn.core.recursion import unrolled
 
 if TYPE_CHECKING:
     from pprgnn.nn.ppr_conv import PPRConv
@@ -170,4 +169,4 @@ def forward_by_messages(layer: PPRConv, x: Tensor, edge_index: Any, edge_weight:
             g = layer.send(g, edge_index, edge_weight)
         return g @ weight
 
-    return unrolled(step, b, eps, layer.activation, range(layer.last_solution.depth))
+    return layer.unrolled(step, b, eps, layer.last_solution.depth)

@@ -21,6 +21,7 @@ from pprgnn.core.backend.buffers import acquire, collect, object_of, release_lat
 from pprgnn.core.backend.passes import pull_back
 from pprgnn.core.backend.passes import run as run_pass
 from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
+from pprgnn.core.last_step import LastStep, of_root, one_less
 from pprgnn.core.measure import described
 from pprgnn.core.problem import Problem, as_eps, check_inputs
 from pprgnn.core.solution import weakest
@@ -37,6 +38,7 @@ _SAVED = "Tensor? b, Tensor weight, Tensor eps, Tensor out, Tensor kept, Tensor 
 NOT_IN_ONNX = "ONNX has no adaptive depth; run the model once and export pprgnn.nn.freeze_depth(model) instead."
 OWN = "own"  # the rule or activation of the layer itself
 ALL = -1  # terms
+FIRST = " first"  # behind a rule: it is for G⁽¹⁾ of a layer whose last step is linear
 
 
 class Graph(NamedTuple):
@@ -151,6 +153,7 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Ten
     graph, options = Graph(*rest[:_SIZE]), Options(*rest[_SIZE:])
     rule, word, tol, max_depth, grad_terms, slots, checkpoint, wants_grad, part = options
     owner = object_of(graph.layer)
+    first, rule = rule.endswith(FIRST), rule.removesuffix(FIRST)
     if rule == OWN:  # with its limits: no need to compile anew when they change
         owner = _alive(owner)
         tol, max_depth = owner.tol, owner.max_depth
@@ -158,17 +161,26 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Ten
     adj, phi = adjacency(graph, b.size(0), b.dtype), _activation(word, owner)
     check_inputs(b, weight, adj, tol, max_depth, None if grad_terms == ALL else grad_terms)
     given = Problem(b.contiguous(), weight.contiguous(), _rates(eps, b), adj, phi)
+    last, chosen = None, _rule(rule, owner)
+    if first:
+        scale = getattr(owner, "output_scale", None)
+        root = of_root(given.weight, given.eps)
+        last = LastStep.of(root, adj, 1.0 if scale is None else float(scale.abs().max()))
+        tol, max_depth = last.tolerance(tol), max(max_depth - 1, 1)
+        chosen = chosen if rule != OWN else one_less(chosen)
 
     def pass_of(k: int) -> tuple[tuple[Tensor, Tensor], Callable[[], list[Tensor]]]:
         kept = acquire(b.expand(slots, *b.shape))
         states = run_pass(given, k, terms, checkpoint, kept.unbind(0))
         return (states[0], kept), lambda: [states[0], states[-1]] if terms else [states[0]]
 
-    found, (out, kept) = run_at_depth(_rule(rule, owner), given, tol, max_depth, terms, pass_of, wants_grad)
+    found, (out, kept) = run_at_depth(chosen, given, tol, max_depth, terms, pass_of, wants_grad)
     solution = described(given, out, found, tol, max_depth)
     if owner is not None:
         # Without the state: the compiler may do with its memory what it likes.
-        solution = replace(solution, state=out.new_empty(0))
+        nothing = out.new_empty(0)
+        after = solution if last is None else last.after(solution, b, adj, nothing)
+        solution = replace(after, state=nothing)
         before = [owner.last_solution] if part and owner.last_solution is not None else []
         owner.last_solution = weakest([*before, solution], solution.state)
     return out, release_later(kept), torch.tensor(found.k, device="cpu")

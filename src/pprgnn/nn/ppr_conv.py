@@ -19,15 +19,15 @@ from pprgnn.core.depth import DepthRule
 from pprgnn.core.entries import Normalization
 from pprgnn.core.solution import Solution, weakest
 from pprgnn.nn import compiled_layers
-from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.layer_checks import check_edges, check_input, check_options, check_weight_options
+from pprgnn.nn.linear_output import OutputForm
 from pprgnn.nn.messages import forward_by_messages, has_message_hooks
 from pprgnn.nn.through_adjacency import adjacency_of
 
 WeightInit: TypeAlias = Literal["identity", "glorot"] | float  # how W starts: as I, drawn, or as a multiple of I
 
 
-class PPRConv(InfiniteLayer):
+class PPRConv(OutputForm):
     r"""The infinite-depth graph convolution (PPRGNN).
 
     From `"Transforming PageRank into an Infinite-Depth Graph Neural Network"
@@ -37,9 +37,11 @@ class PPRConv(InfiniteLayer):
         \mathbf{G}^{(n)} = \phi\left(\beta_n \mathbf{\tilde{A}} \mathbf{G}^{(n+1)} \mathbf{W} + \mathbf{X}
         \mathbf{\Omega} + \mathbf{b}\right), \qquad \beta_n = \frac{1}{1 + n \epsilon}
 
-    for :math:`n = \infty, \ldots, 1, 0`; the output is :math:`\mathbf{G}^{(0)}`. It converges for every weight
-    matrix :math:`\mathbf{W}`. How deep the computation really goes is chosen by a depth rule; :obj:`last_solution`
-    tells how deep it went and what is known about the error.
+    for :math:`n = \infty, \ldots, 1, 0`. It converges for every :math:`\mathbf{W}`. A depth rule chooses how deep
+    the computation goes; :obj:`last_solution` tells how deep it went and what is known about the error.
+    The defaults are for the place of a :class:`torch_geometric.nn.GCNConv`: the output is the argument of the last
+    :math:`\phi`, divided by the weight of all hops. The layer as published, whose output is
+    :math:`\mathbf{G}^{(0)}`, has :obj:`output_activation=True`, :obj:`output_scale=1` and :obj:`weight_scale=1`.
 
     Args:
         in_channels: Size of each input sample, :obj:`-1` to derive it from the first input, or :obj:`None` when
@@ -70,18 +72,19 @@ class PPRConv(InfiniteLayer):
             take the weights as they are. (default: :obj:`True`)
         bias: Whether to learn an additive bias. (default: :obj:`True`)
         weight_init: How :math:`\mathbf{W}` starts: :obj:`"identity"`, with which the layer starts as personalised
-            PageRank, a number :obj:`w` for :math:`w \mathbf{I}`, or :obj:`"glorot"`: drawn at
-            random. (default: :obj:`"identity"`)
+            PageRank, a number :obj:`w` for :math:`w \mathbf{I}`, or :obj:`"glorot"`. (default: :obj:`"identity"`)
         weight_scale: :math:`\mathbf{W}` is this times the parameter :obj:`weight`. Below 1, a step of Adam changes
-            :math:`\mathbf{W}` by so much less than other parameters: :obj:`0.1` where labels are few.
-            (default: :obj:`1.0`)
+            :math:`\mathbf{W}` by so much less than other parameters. (default: :obj:`0.03`)
+        output_activation: Whether :math:`\phi` is applied to the output, too. (default: :obj:`False`)
+        output_scale: A factor of the output. :obj:`"mean"` divides by :math:`1 + \beta_0 + \beta_0 \beta_1 +
+            \ldots` at the first :obj:`eps`, after which :math:`\mathbf{W} = \mathbf{I}` takes a weighted mean over
+            all hops. (default: :obj:`"mean"`)
         **kwargs: Additional arguments of :class:`torch_geometric.nn.conv.MessagePassing`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or, for one graph with several sets of features,
-          :math:`(B, |\mathcal{V}|, F_{in})`, edge indices :math:`(2, |\mathcal{E}|)` or
-          sparse matrix :math:`(|\mathcal{V}|, |\mathcal{V}|)` (transposed, as everywhere in PyG) or
-          :class:`pprgnn.Adjacency`, edge weights :math:`(|\mathcal{E}|)` *(optional)*
+          :math:`(B, |\mathcal{V}|, F_{in})`, edge indices :math:`(2, |\mathcal{E}|)` or sparse matrix (transposed,
+          as everywhere in PyG) or :class:`pprgnn.Adjacency`, edge weights :math:`(|\mathcal{E}|)` *(optional)*
         - **output:** node features :math:`(|\mathcal{V}|, F_{out})` or :math:`(B, |\mathcal{V}|, F_{out})`
 
     Example:
@@ -116,7 +119,9 @@ class PPRConv(InfiniteLayer):
         normalize: bool | Literal["sym", "row"] = True,
         bias: bool = True,
         weight_init: WeightInit = "identity",
-        weight_scale: float = 1.0,
+        weight_scale: float = 0.03,
+        output_activation: bool = False,
+        output_scale: float | Literal["mean"] = "mean",
         **kwargs: Any,
     ) -> None:
         check_options(self, out_channels, kwargs.setdefault("aggr", "add"), normalize, add_self_loops)
@@ -132,6 +137,7 @@ class PPRConv(InfiniteLayer):
         self.normalize = normalize
         self.weight_init = weight_init
         self.weight_scale = float(weight_scale)
+        self.set_output(output_activation, output_scale)
 
         self.lin: torch.nn.Module = torch.nn.Identity()
         if in_channels is not None:
@@ -146,14 +152,10 @@ class PPRConv(InfiniteLayer):
         """Draw the parameters anew and forget the cached graph and depth."""
         super().reset_parameters()
         reset(self.lin)
-        if self.weight_init == "glorot":
-            glorot(self.weight)
-        else:
-            with torch.no_grad():
-                torch.nn.init.eye_(self.weight).mul_(1.0 if self.weight_init == "identity" else self.weight_init)
-        if self.weight_scale != 1:
-            with torch.no_grad():
-                self.weight.div_(self.weight_scale)  # W itself starts as weight_init says
+        (glorot if self.weight_init == "glorot" else torch.nn.init.eye_)(self.weight)
+        start = 1.0 if isinstance(self.weight_init, str) else self.weight_init
+        with torch.no_grad():
+            self.weight.mul_(start / self.weight_scale)  # W itself starts as weight_init says
         zeros(self.bias)
         self._cached_adj = None
 
@@ -196,7 +198,7 @@ class PPRConv(InfiniteLayer):
         return self._solve(self._input_term(b if not self.smooth_input else adj @ b), adj)
 
     def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
-        return self.solve_product(b, self.recurrent_weight(), adj)
+        return self.solve_output(b, self.recurrent_weight(), adj)
 
     def _input_term(self, b: Tensor) -> Tensor:
         return b if self.bias is None else b + self.bias

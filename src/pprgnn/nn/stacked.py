@@ -13,6 +13,7 @@ from pprgnn.core.activation import Activation, resolve_activation
 from pprgnn.core.depth import DepthRule
 from pprgnn.errors import DataError
 from pprgnn.nn.features import Dropout
+from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows, start_small
 from pprgnn.nn.ppr_conv import PPRConv, WeightInit
 
@@ -87,7 +88,7 @@ class StackedNet(Network):
         self.input_layer = torch.nn.Linear(width, hidden) if input_layer else None
         # A learned row is a linear map of the one-hot identity: a second map right behind it would add nothing.
         first = None if in_channels is None and not input_layer else hidden if input_layer else in_channels
-        options: dict[str, Any] = {
+        options: dict[str, Any] = AS_PUBLISHED | {
             "eps": eps,
             "learn_eps": learn_eps,
             "activation": self.activation,
@@ -238,8 +239,7 @@ class PPRGNN(BasicGNN):  # type: ignore[misc]
         in_channels: Size of each input sample, or :obj:`-1` to derive it from the first input.
         hidden_channels: Size of each hidden sample.
         num_layers: Number of layers, each infinitely deep: one is often enough.
-        out_channels: If given, a linear layer of this size follows the last one. (A layer's own output has passed
-            its activation, so it cannot serve as logits.)
+        out_channels: If given, a linear layer of this size follows the last one and its :obj:`act`.
         dropout, act, act_first, act_kwargs, norm, norm_kwargs, jk: as in
             :class:`torch_geometric.nn.models.GCN`.
         **kwargs: Additional arguments of :class:`PPRConv`, such as :obj:`eps` or :obj:`learn_eps`.

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import elu
 
 from pprgnn.nn.features import Dropout
+from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows, ppr_layers
 from pprgnn.nn.ppr_conv import PPRConv, WeightInit
 
@@ -47,7 +48,7 @@ class PPINet(_PaperNet):
         self, in_channels: int, num_classes: int, hidden: int = 256, *, layer: Layer = PPRConv, **conv: Any
     ) -> None:
         super().__init__()
-        options = {"eps": 0.25, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
+        options = AS_PUBLISHED | {"eps": 0.25, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
         sizes = [in_channels, 4 * hidden, 2 * hidden, 2 * hidden, hidden, num_classes]
         pairs = list(itertools.pairwise(sizes))
         self.in_channels = in_channels
@@ -87,7 +88,7 @@ class CoPurchaseNet(_PaperNet):
         **conv: Any,
     ) -> None:
         super().__init__()
-        options = {"eps": 0.06, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
+        options = AS_PUBLISHED | {"eps": 0.06, "smooth_input": True, "bias": False, "add_self_loops": False} | conv
         self.num_nodes: int = num_nodes
         self.embedding = torch.nn.Embedding(num_nodes, hidden)
         self.conv = layer(None, hidden, **options)
@@ -128,7 +129,7 @@ class PaperGraphNet(_PaperNet):
         **conv: Any,
     ) -> None:
         super().__init__()
-        options = {"eps": 1.0, "smooth_input": True, "bias": False} | conv
+        options = AS_PUBLISHED | {"eps": 1.0, "smooth_input": True, "bias": False} | conv
         self.in_channels = in_channels
         self.convs = torch.nn.ModuleList(layer(size, hidden, **options) for size in (in_channels, hidden, hidden))
         self.head = GraphHead(hidden, num_classes, pooling="sum", layers=2, dropout=dropout)
@@ -182,7 +183,7 @@ class LabelNet(_TaskNet):
                 f"{in_channels}; give it labels alone (data.features = 'labels')."
             )
         self.in_channels, self.num_classes = in_channels, num_classes
-        self.conv = layer(None, in_channels, weight_init=weight_init, **{"bias": False, **conv})
+        self.conv = layer(None, in_channels, weight_init=weight_init, **(AS_PUBLISHED | {"bias": False} | conv))
         self.scale = torch.nn.Parameter(torch.empty(()))
         self.norm = torch.nn.LayerNorm(in_channels)
         self.lin = torch.nn.Linear(in_channels, hidden)

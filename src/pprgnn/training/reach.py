@@ -114,6 +114,8 @@ def stages(network: Network) -> list[Stage]:
 def _stage(conv: Any, **facts: Any) -> Stage:
     if type(conv) is not PPRConv:
         raise NotWorthwhile(f"no bound is known for {type(conv).__name__}")
+    if not conv.output_activation or conv.output_scale is not None:
+        raise NotWorthwhile("no bound is known for layers with another output than the published one")
     depth = conv.depth_rule.k if isinstance(conv.depth_rule, Fixed) else None
     bounds = LayerBounds.of(conv.recurrent_weight(), conv.eps, conv.activation, conv.max_depth, depth)
     lin = 1.0 if conv.in_channels is None else norm_of(conv.lin.weight)
