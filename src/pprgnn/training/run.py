@@ -128,13 +128,17 @@ class Run:
     def summary(self) -> dict[str, Any] | None:
         """What came out, once it is there."""
         path = self.folder / SUMMARY
-        return read_json(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        summary = read_json(path)
+        if "finished" not in summary:
+            raise DataError(f"{path} does not say whether training came to its end; the run is damaged.")
+        return summary
 
     @property
     def finished(self) -> bool:
         """Whether training came to its end."""
-        summary = self.summary
-        return summary is not None and bool(summary["finished"])
+        return bool((self.summary or {}).get("finished"))
 
     @property
     def model_path(self) -> Path:
@@ -152,13 +156,14 @@ class Run:
         path = self.folder / METRICS
         if not path.is_file():
             return []
-        lines = path.read_text(encoding="utf-8").split("\n")
-        if lines[-1]:
-            lines.pop()  # it has no end
+        *lines, _ = path.read_bytes().split(b"\n")  # what follows the last end of a line was cut short
         try:
-            return [json.loads(line) for line in lines if line]
+            records = [json.loads(line) for line in lines if line]
+            if not all(isinstance(record, dict) and "epoch" in record for record in records):
+                raise ValueError("a line is no record of an epoch")
         except ValueError as error:
             raise DataError(f"{path} must hold a JSON object in each line, but does not ({error}).") from error
+        return records
 
     def rewind(self, epoch: int) -> None:
         """Forget what came after this epoch: training goes on from there."""
