@@ -11,6 +11,7 @@ from torch.func import functional_call
 
 from pprgnn import Adjacency, Certificate, Measured
 from pprgnn.core.last_step import LastStep, mean_scale, of_first_hop, of_root
+from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.nn import PPRGNN, PPRConv, freeze_depth
 from pprgnn.nn.linear_output import AS_PUBLISHED
 from tests import reference
@@ -249,3 +250,13 @@ def test_a_factor_that_is_none_is_refused(scale):
 def test_a_stack_can_end_with_it():
     model = PPRGNN(4, 8, num_layers=2, out_channels=3)
     assert bool((model(features().float(), EDGES) < 0).any())
+
+
+def test_a_warning_speaks_of_what_the_layer_was_asked_for():
+    conv = layer(max_depth=6, eps=0.5, tol=1e-4)
+    with torch.no_grad():
+        conv.weight.mul_(20)
+    norm = float(torch.linalg.matrix_norm(conv.recurrent_weight().detach(), ord=2))
+    told = rf"tol = 0.0001 within max_depth = 6 .*W‖₂ = {norm:.3g}, smallest eps = 0.5"
+    with pytest.warns(ConvergenceWarning, match=told):
+        conv(features(), EDGES)

@@ -100,6 +100,7 @@ TRAIN = """
 import json, os, resource, sys, torch
 from pprgnn import Adjacency
 from pprgnn.nn import PPRConv
+from pprgnn.nn.linear_output import AS_PUBLISHED  # which training's networks are made of
 torch.set_num_threads(1)
 
 def train(num_nodes, checkpoint):
@@ -108,7 +109,7 @@ def train(num_nodes, checkpoint):
     x = torch.randn(num_nodes, 4)
     start = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
     adj = Adjacency.from_edge_index(edges, num_nodes=num_nodes)
-    options = {"depth": 4, "grad_terms": 4, "checkpoint": checkpoint}
+    options = {"depth": 4, "grad_terms": 4, "checkpoint": checkpoint, **AS_PUBLISHED}
     net = torch.nn.ModuleList([PPRConv(4, 16, **options), PPRConv(16, 16, **options)])
     net[1](net[0](x, adj), adj).sum().backward()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - start

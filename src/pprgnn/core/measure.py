@@ -29,6 +29,7 @@ PAIRS = ((0, STRONG), (0, -STRONG), (1, STRONG), (1, -STRONG))
 BRANCH = 0.02  # of the state: what differs more is on another branch
 CLAIMS = (Status.CERTIFIED, Status.MEASURED, Status.COMPARED)
 _looks = ContextVar("_looks", default=True)
+_whole: ContextVar[tuple[Callable[[], str], float, int] | None] = ContextVar("whole", default=None)
 
 
 def influences(problem: Recursion) -> Iterator[float]:
@@ -159,12 +160,23 @@ def rounding_ignored() -> Iterator[None]:
         _looks.reset(token)
 
 
+@contextmanager
+def part_of(facts: Callable[[], str], tol: float, max_depth: int) -> Iterator[None]:
+    """Within it a solve is a part of another one, of which warnings speak."""
+    token = _whole.set((facts, tol, max_depth))
+    try:
+        yield
+    finally:
+        _whole.reset(token)
+
+
 def described(problem: Recursion, state: Tensor, found: Depth, tol: float, max_depth: int) -> Solution:
     """The solution with all that is known about it; warns when it is not what was asked for."""
     status = found.status if problem.space.all_true(finite(state.detach())) else Status.NOT_FINITE
     solution = with_rounding(problem, state, found, status, tol)
     if not solution.converged:
-        warnings.warn(failure(solution, problem.facts(), tol, max_depth), ConvergenceWarning, stacklevel=3)
+        facts, tol, max_depth = _whole.get() or (problem.facts, tol, max_depth)
+        warnings.warn(failure(solution, facts(), tol, max_depth), ConvergenceWarning, stacklevel=3)
     return solution
 
 

@@ -21,6 +21,7 @@ from pprgnn.core.depth import Fixed, run_at_depth
 from pprgnn.core.last_step import of_first_hop, one_less
 from pprgnn.core.measure import described
 from pprgnn.core.recursion import unrolled
+from pprgnn.core.solution import Solution, Status
 from pprgnn.nn import operators
 from pprgnn.nn.known_convs import analyze_conv
 from pprgnn.nn.messages import normalized_edges, propagated
@@ -73,12 +74,16 @@ def _state(layer: PPRConv, b: Tensor, graph: Graph, part: int) -> Tensor:
     if layer.output_activation:
         return layer.scaled(_solved(layer, many, b, weight, eps, graph, part))
     if layer.depth_rule == Fixed(0):
+        if not torch.compiler.is_exporting():
+            layer.last_solution = Solution(b.new_empty(0), 0, Status.FIXED)
         return layer.scaled(b)
-    first_b, (first_weight, first_eps) = b, of_first_hop(weight, eps)
+    first, first_graph = (b, *of_first_hop(weight, eps)), graph
     if layer.grad_terms == 1:  # the one term is that of the last step
-        first_b, first_weight, first_eps = b.detach(), first_weight.detach(), first_eps.detach()
-    state = _solved(layer, many, first_b, first_weight, first_eps, graph, part, FIRST)
-    return layer.scaled(torch.addmm(b, one(state, *graph, False), weight))  # Z⁽⁰⁾ = Ã G⁽¹⁾ W + B
+        first = (b.detach(), first[1].detach(), first[2].detach())
+        first_graph = graph._replace(value=None if graph.value is None else graph.value.detach())
+    state = _solved(layer, many, *first, first_graph, part, FIRST)
+    with torch.autocast(b.device.type, enabled=False):
+        return layer.scaled(torch.addmm(b, one(state, *graph, False), weight))  # Z⁽⁰⁾ = Ã G⁽¹⁾ W + B
 
 
 def _solved(

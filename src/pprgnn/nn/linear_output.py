@@ -13,7 +13,8 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.adjoint import as_adjoint
 from pprgnn.core.depth import Fixed
 from pprgnn.core.last_step import LastStep, mean_scale, of_first_hop, one_less, scaled, unrolled_linear
-from pprgnn.core.problem import as_eps
+from pprgnn.core.measure import part_of
+from pprgnn.core.problem import Problem, as_eps
 from pprgnn.core.recursion import unrolled
 from pprgnn.core.solution import Solution, Status, unit_roundoff
 from pprgnn.core.solve import solve
@@ -86,8 +87,12 @@ class OutputForm(InfiniteLayer):
         if rule == Fixed(0):
             return Solution(self.scaled(b), 0, Status.FIXED)
         last = LastStep.of(weight, adj, scale)
-        first_weight, first_eps = of_first_hop(weight, as_eps(self.eps, b, weight.size(0)))
-        with torch.no_grad() if terms == 1 else nullcontext():  # the one term is that of the last step
+        eps = as_eps(self.eps, b, weight.size(0))
+        first_weight, first_eps = of_first_hop(weight, eps)
+        whole = Problem(b, weight, eps, adj, self.activation).detach()
+        # With one term, that is the last step's.
+        gradients = torch.no_grad() if terms == 1 else nullcontext()
+        with gradients, part_of(whole.facts, self.tol, self.max_depth):
             found = solve(
                 b,
                 first_weight,

@@ -22,7 +22,7 @@ from pprgnn.core.backend.passes import pull_back
 from pprgnn.core.backend.passes import run as run_pass
 from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
 from pprgnn.core.last_step import LastStep, of_root, one_less
-from pprgnn.core.measure import described
+from pprgnn.core.measure import described, part_of
 from pprgnn.core.problem import Problem, as_eps, check_inputs
 from pprgnn.core.solution import weakest
 from pprgnn.nn.through_adjacency import adjacency_by_content
@@ -161,10 +161,11 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Ten
     adj, phi = adjacency(graph, b.size(0), b.dtype), _activation(word, owner)
     check_inputs(b, weight, adj, tol, max_depth, None if grad_terms == ALL else grad_terms)
     given = Problem(b.contiguous(), weight.contiguous(), _rates(eps, b), adj, phi)
-    last, chosen = None, _rule(rule, owner)
+    last, chosen, whole, asked = None, _rule(rule, owner), given, (tol, max_depth)
     if first:
         scale = getattr(owner, "output_scale", None)
         root = of_root(given.weight, given.eps)
+        whole = replace(given, weight=root, eps=given.eps / (1 - given.eps))
         last = LastStep.of(root, adj, 1.0 if scale is None else float(scale.abs().max()))
         tol, max_depth = last.tolerance(tol), max(max_depth - 1, 1)
         chosen = chosen if rule != OWN else one_less(chosen)
@@ -175,7 +176,8 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Ten
         return (states[0], kept), lambda: [states[0], states[-1]] if terms else [states[0]]
 
     found, (out, kept) = run_at_depth(chosen, given, tol, max_depth, terms, pass_of, wants_grad)
-    solution = described(given, out, found, tol, max_depth)
+    with part_of(whole.facts, *asked):
+        solution = described(given, out, found, tol, max_depth)
     if owner is not None:
         # Without the state: the compiler may do with its memory what it likes.
         nothing = out.new_empty(0)
