@@ -194,3 +194,15 @@ def test_several_graphs(home):
 def test_help_says_how():
     done = call("predict", "--help")
     assert "@FILE" in done.output
+
+
+@pytest.mark.parametrize(("option", "start"), [([], "'=1+1,"), (["--no-safe-csv"], "=1+1,")])
+def test_ids_that_a_spreadsheet_would_run(home, option, start):
+    edges, nodes = ((home / f"{name}2.csv").read_text().replace("p1000", "=1+1") for name in ("edges", "nodes"))
+    (home / "edges3.csv").write_text(edges)
+    (home / "nodes3.csv").write_text(nodes)
+    new = ("--edges", "edges3.csv", "--nodes", "nodes3.csv")
+    done = call("predict", "run", *new, "-o", "out.csv", *option)
+    assert done.exit_code == 0, done.output
+    lines = (home / "out.csv").read_text().replace('"', "").splitlines()
+    assert any(line.startswith(start) for line in lines)

@@ -234,3 +234,13 @@ def test_a_place_where_nothing_can_be_written(model, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainingError, match="cannot be written"):
         model.save(tmp_path / "file" / "model.safetensors")
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite_are_refused(model, tmp_path, number):
+    weights = {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
+    name = next(iter(weights))
+    weights[name].view(-1)[0] = number
+    model.save(tmp_path / "model.safetensors", weights)
+    with pytest.raises(DataError, match=rf"holds numbers that are not finite \({name}\); train the model again"):
+        Model.load(tmp_path / "model.safetensors")

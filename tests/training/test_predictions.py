@@ -8,7 +8,7 @@ from pyarrow import csv, parquet
 from pprgnn.data import from_tables, load
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.predictions import predict_table, unlabelled_rows, write_table
+from pprgnn.training.predictions import predict_table, unlabelled_rows, without_formulas, write_table
 from pprgnn.training.train import train
 
 QUICK = Config().with_settings(["epochs=2", "hidden=4"])
@@ -93,3 +93,11 @@ def test_files(trained, tmp_path, monkeypatch):
     with pytest.raises(TrainingError, match=r"p.csv cannot be written \(full\)"):
         write_table(table, tmp_path / "p.csv")
     assert (tmp_path / "p.csv").read_bytes() == before
+
+
+def test_text_that_spreadsheets_would_run_gets_an_apostrophe():
+    texts = ["=1+1", "+a", "-b", "@c", "\td", "-5", "+1e3", "ann", "a=b", "", None]
+    table = pa.table({"id": texts, "number": [-1.0] * len(texts)})
+    safe = without_formulas(table)
+    assert safe["id"].to_pylist() == ["'=1+1", "'+a", "'-b", "'@c", "'\td", "-5", "+1e3", "ann", "a=b", "", None]
+    assert safe["number"].to_pylist() == table["number"].to_pylist()

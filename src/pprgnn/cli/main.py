@@ -192,6 +192,11 @@ class Predict:
         min=1,
         max=17,
     )
+    safe_csv: bool = option(
+        "In .csv, .tsv and .xlsx, put an apostrophe before text that a spreadsheet would run as a formula.",
+        "--safe-csv/--no-safe-csv",
+        default=True,
+    )
     as_json: bool = json_flag()
 
 

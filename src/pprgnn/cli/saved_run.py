@@ -28,6 +28,7 @@ from pprgnn.training.predictions import (
     predict_table,
     rounded,
     unlabelled_rows,
+    without_formulas,
     write_table,
 )
 from pprgnn.training.run import CHECKPOINT, MODEL, Run
@@ -145,7 +146,8 @@ def predict(options: Predict) -> None:
     if options.precision is not None or not for_programs:
         table = rounded(table, options.precision or DIGITS)
     if output is not None:
-        write_table(table, output)
+        for_spreadsheets = options.safe_csv and output.suffix.lower() != ".parquet"
+        write_table(without_formulas(table) if for_spreadsheets else table, output)
     if options.as_json:
         show_json(_for_programs(table, output, effort))
         return

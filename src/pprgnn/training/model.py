@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pprgnn.baselines.ignn import EquilibriumConv
 from pprgnn.core.depth import Fixed
+from pprgnn.core.problem import finite
 from pprgnn.data.atomic_io import read_tensors, write_tensors
 from pprgnn.data.dataset import Facts, GraphDataset
 from pprgnn.errors import DataError
@@ -215,6 +216,9 @@ class Model:
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
             what = " ".join(str(error).split())
             raise DataError(f"{path} is damaged ({type(error).__name__}: {what}); copy it again.") from error
+        broken = next((name for name, tensor in tensors.items() if not finite(tensor)), None)
+        if broken is not None:
+            raise DataError(f"{path} holds numbers that are not finite ({broken}); train the model again.")
         network.to(device).eval()
         return cls(network, config, facts, shape, kind, visible, threshold, prior, scaling)
 

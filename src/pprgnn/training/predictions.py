@@ -17,6 +17,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.model import Model
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how text begins that spreadsheets take for a formula
 
 
 def predict_table(
@@ -58,6 +59,24 @@ def rounded(table: pa.Table, digits: int) -> pa.Table:
             values = [float(f"{value:.{digits}g}") for value in table.column(place).to_pylist()]
             table = table.set_column(place, field.name, pa.array(values, pa.float64()))
     return table
+
+
+def without_formulas(table: pa.Table) -> pa.Table:
+    """The same with an apostrophe before text that a spreadsheet would run as a formula; numbers stay."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            texts = table.column(place).to_pylist()
+            safe = [f"'{text}" if text is not None and _is_formula(text) else text for text in texts]
+            table = table.set_column(place, field.name, pa.array(safe, field.type))
+    return table
+
+
+def _is_formula(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text.startswith(FORMULA)
+    return False
 
 
 def unlabelled_rows(dataset: GraphDataset) -> Tensor:
