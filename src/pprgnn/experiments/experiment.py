@@ -94,7 +94,8 @@ class Experiment:
         if not smoke:
             return cells
         first = {
-            (*cell.group[:-1], cell.config.data.fold, cell.config.training.seed): cell for cell in cells[::-1]
+            (cell.experiment, *cell.group[:-1], cell.config.data.fold, cell.config.training.seed): cell
+            for cell in cells[::-1]
         }
         chosen = {id(cell) for cell in first.values() if not _is_slow_kernel(cell)}
         return [_small(cell) for cell in cells if id(cell) in chosen]
