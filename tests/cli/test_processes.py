@@ -108,6 +108,20 @@ def test_a_killed_process_ends_the_job_and_it_goes_on_with_another_number(tmp_pa
 
 
 @needs_proc
+def test_no_process_outlives_a_killed_launcher(tmp_path):
+    folder = tmp_path / "left-run"
+    process = start("--nproc", "2", "-o", folder.name, "--set", LONG[0], cwd=tmp_path)
+    until_epoch(folder, 2, process)
+    ranks = [pid_of(rank, folder) for rank in (0, 1)]
+    process.kill()
+    process.communicate(timeout=30)
+    end = time.monotonic() + 10
+    while (left := [pid for pid in ranks if Path(f"/proc/{pid}/cmdline").exists()]) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not left
+
+
+@needs_proc
 def test_with_restarts_it_goes_on_by_itself(tmp_path):
     folder = tmp_path / "restarted-run"
     process = start("--nproc", "2", "--restarts", "1", "-o", folder.name, cwd=tmp_path, epochs=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import signal
@@ -18,6 +19,7 @@ RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 RUN_ID = "TORCHELASTIC_RUN_ID"
 SPEAKER = "PPRGNN_SPEAKER"  # who says that a process has ended, if not those that are left
 FROM_OUTSIDE = [-number for number in signal.Signals if number not in (signal.SIGTERM, signal.SIGINT)]
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 GRACE = 25  # seconds that the others have to end after one has; then torch ends them
 
 
@@ -46,6 +48,7 @@ def join(device: str = "auto") -> Team:
 
     from pprgnn.distributed.team import Team
 
+    _end_with_launcher()
     on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -56,6 +59,12 @@ def join(device: str = "auto") -> Team:
     store = PrefixStore(f"start {os.environ.get(RESTARTS, '0')}", store)
     dist.init_process_group("nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size)
     return Team()
+
+
+def _end_with_launcher() -> None:
+    """Linux ends this process when our launcher is killed: nobody would tell it, and it would wait for ever."""
+    if sys.platform == "linux" and SPEAKER in os.environ:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def leave() -> None:
