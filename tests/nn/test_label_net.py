@@ -46,3 +46,5 @@ def test_what_it_refuses():
         LabelNet(3, 3)
     with pytest.raises(ValueError, match="weight_init must be"):
         LabelNet(3, 2, weight_init="zeros")
+    with pytest.raises(ValueError, match="w > 0, but weight_init came as -1"):
+        LabelNet(3, 2, weight_init=-1.0)

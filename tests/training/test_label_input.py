@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.training import label_input
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import explain_node
 from pprgnn.training.few_nodes import FewNodes
@@ -111,6 +112,57 @@ def test_every_training_node_is_scored_once_per_epoch_in_folds_of_the_seed():
     assert torch.equal(torch.stack(folds[0]), torch.stack(folds[1]))
     assert not torch.equal(torch.stack(folds[0]), torch.stack(folds[2]))
     assert len(folds[0]) == trainer(dataset).steps_per_epoch == 5
+
+
+# ---------------------------------------------------------------------------------------------- hops that are kept
+KEPT = (*OURS["labels"], "learn_eps=yes", "depth=certificate", "tol=1e-6")
+
+
+def steps_of(training):
+    """Logits of all that trains and validates, as the weights are now."""
+    batches = [*training._training_batches(torch.Generator().manual_seed(1)), *training.fixed]
+    encode = training.network.encode
+    return [head(training.network, each, encode(each.x, each.edges, each.edge_weight)) for each in batches]
+
+
+def test_hops_that_are_kept_are_the_recursion_at_any_eps_and_w(monkeypatch):
+    dataset = one_graph(60, channels=0)
+    kept = trainer(dataset, *KEPT)
+    monkeypatch.setattr(label_input, "MOST_BYTES", 0)
+    run = trainer(dataset, *KEPT)
+    for log_eps, log_w in ((-3.0, 0.4), (-1.0, 0.9), (-4.0, 0.7)):
+        for training in (run, kept):
+            training.network.conv.log_eps.data.fill_(log_eps)
+            training.network.conv.weight.data.fill_(log_w)
+        monkeypatch.setattr(label_input, "MOST_BYTES", 0)
+        expected = steps_of(run)
+        monkeypatch.undo()
+        for ours, theirs in zip(steps_of(kept), expected, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    assert kept.folds._kept
+    assert not run.folds._kept
+    [gradient] = torch.autograd.grad(sum(each.square().sum() for each in steps_of(kept)), kept.network.conv.weight)
+    assert gradient != 0
+
+
+def test_a_label_is_in_no_hop_where_it_is_scored():
+    dataset = one_graph(40, channels=0)
+    chosen = divided(dataset).train.tolist()[7]
+    y = dataset.labels().clone()
+    y[chosen] = (y[chosen] + 1) % 3
+    trainings = trainer(dataset, *KEPT), trainer(with_labels(dataset, y), *KEPT)
+    before, after = ([batch.x for batch in each._training_batches(torch.Generator())] for each in trainings)
+    folds = trainings[0].model.visible.folds(40, torch.Generator().manual_seed(0))
+    [own] = [number for number, fold in enumerate(folds) if fold[chosen]]
+    differs = [not torch.equal(x, other) for x, other in zip(before, after, strict=True)]
+    assert not differs[own]
+    assert any(differs)
+
+
+@pytest.mark.parametrize("settings", [("activation=tanh",), ("eps=0.2",)])
+def test_hops_are_kept_only_where_the_state_is_a_sum_of_them(settings):
+    training = trainer(one_graph(40, channels=0), *OURS["labels"], *settings)
+    assert (training.folds is None) == (settings == ("activation=tanh",))
 
 
 # ------------------------------------------------------------------------------------------------------ the input

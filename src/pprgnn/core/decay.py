@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def decay(n: int, eps: Tensor) -> Tensor:
+def decay(n: int | Tensor, eps: Tensor) -> Tensor:
     """βₙ = 1/(1 + nε): how much of a message survives the n-th hop; same shape as ``eps``."""
     return 1.0 / (1.0 + n * eps)
 

@@ -11,6 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu
 
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.bounds import StepBounds
+from pprgnn.core.depth import Fixed
+from pprgnn.core.power_series import sum_of_hops
 from pprgnn.nn.features import Dropout
 from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows, ppr_layers
@@ -146,6 +150,26 @@ class PaperGraphNet(_PaperNet):
         return logits
 
 
+class _SpreadingConv(PPRConv):
+    """W = w·I with one learned w > 0, in place of a matrix."""
+
+    def reset_parameters(self) -> None:
+        self.weight = torch.nn.Parameter(self.weight.new_empty(self.out_channels, self.out_channels))
+        super().reset_parameters()
+        start = 1.0 if isinstance(self.weight_init, str) else float(self.weight_init)
+        if not start > 0:
+            raise ValueError(f"LabelNet starts at W = w·I with w > 0, but weight_init came as {start:g}.")
+        self.weight = torch.nn.Parameter(self.weight.new_tensor(math.log(start)))
+
+    @property
+    def strength(self) -> Tensor:
+        """w; a step changes it by a factor."""
+        return self.weight.exp()
+
+    def recurrent_weight(self) -> Tensor:
+        return self.strength * torch.eye(self.out_channels, dtype=self.weight.dtype, device=self.weight.device)
+
+
 class LabelNet(_TaskNet):
     r"""Known labels of some nodes in, logits of all nodes out; it starts as label propagation.
 
@@ -153,15 +177,16 @@ class LabelNet(_TaskNet):
     what arrives of a class, beside what arrives of that last column, is its share. With :math:`\mathbf{s}` the
     logarithms of the shares and :math:`t` that of the last column, the logits are :math:`a \mathbf{s} +
     f(\mathbf{s}, t)`, at first with :math:`a = 1` and :math:`f = 0`: a perceptron whose last layer starts at 0.
-    What spreads should stay positive: use ReLU.
+    What spreads should stay positive: use ReLU. Then the recursion is a power series, since :math:`\mathbf{W} = w
+    \mathbf{I}`: training computes the hops of the scored nodes once, and :meth:`encode` takes those, too.
 
     Args:
         in_channels: ``num_classes + 1``.
         num_classes: Number of outputs.
         hidden: Width of the perceptron.
         dropout: In the perceptron.
-        weight_init: How W starts: a number ``w`` stands for w·I, ``"identity"`` for 1.
-        layer: The class of the infinite-depth layer.
+        weight_init: How W = w·I starts: a number ``w``, ``"identity"`` for 1.
+        layer: The class of the infinite-depth layer; another one than ours learns all of W.
         **conv: Options of it, such as ``eps``.
     """
 
@@ -183,6 +208,7 @@ class LabelNet(_TaskNet):
                 f"{in_channels}; give it labels alone (data.features = 'labels')."
             )
         self.in_channels, self.num_classes = in_channels, num_classes
+        layer = _SpreadingConv if layer is PPRConv else layer
         self.conv = layer(None, in_channels, weight_init=weight_init, **(AS_PUBLISHED | {"bias": False} | conv))
         self.scale = torch.nn.Parameter(torch.empty(()))
         self.norm = torch.nn.LayerNorm(in_channels)
@@ -197,7 +223,25 @@ class LabelNet(_TaskNet):
         torch.nn.init.zeros_(self.out.weight)
         torch.nn.init.zeros_(self.out.bias)
 
+    def hops_needed(self, adj: Adjacency) -> int | None:
+        """How many hops the state is made of at the present ε and w; ``None``: it is no power series."""
+        conv = self.conv
+        phi = conv.activation.name
+        # Where no entry is negative, no state is.
+        linear = phi == "identity" or (phi == "relu" and adj.all_true(bool((adj.value >= 0).all())))
+        if not (isinstance(conv, _SpreadingConv) and linear and torch.as_tensor(conv.eps).numel() == 1):
+            return None
+        if isinstance(conv.depth_rule, Fixed):
+            return conv.depth_rule.k
+        eps = torch.as_tensor(conv.eps).item()
+        bounds = StepBounds(conv.strength.item() * adj.norm_bound, eps, 1.0)
+        return bounds.depth(conv.tol, conv.max_depth) or conv.max_depth
+
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """From labels and edges; or, with ``None`` for the edges, from hops of shape (rows, hops, in_channels)."""
+        if edge_index is None:
+            assert x is not None
+            return sum_of_hops(x, self.conv.strength, torch.as_tensor(self.conv.eps))
         state: Tensor = self.conv(check_features(x, self.in_channels), edge_index, edge_weight)
         return state
 

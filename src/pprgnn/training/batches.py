@@ -36,7 +36,7 @@ class Batch:
     """What one pass through a network needs, and what it should come to."""
 
     x: Tensor | None
-    edges: Adjacency | Tensor  # as the network wants it
+    edges: Adjacency | Tensor | None  # as the network wants it; None: ``x`` are hops
     edge_weight: Tensor | None
     graph: Tensor | None  # graph tasks: the graph of each node
     num_graphs: int

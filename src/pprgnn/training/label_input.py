@@ -7,17 +7,22 @@ training nodes are shown. Labels of other parts are never input.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.power_series import hops_of
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.nn.task_nets import LabelNet
+from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
 
 KINDS = ("labels", "given+labels")  # of features
+MOST_BYTES = 1 << 31  # of hops
 FOLDS = 5  # few labels are hidden at a time, so that the graph looks as it does in evaluation
 
 
@@ -93,3 +98,51 @@ class VisibleLabels:
     def taken_from(cls, tensors: dict[str, Tensor]) -> VisibleLabels:
         """Take what :meth:`tensors` gave out of the tensors of a file."""
         return cls(tensors.pop("visible/nodes"), tensors.pop("visible/labels"))
+
+
+# --------------------------------------------------------------------------------------------------- hops, kept
+class HopBatches:
+    """The same batches in every epoch, for a network whose state is a sum of hops: these are computed once.
+
+    While ε and w are learned, the network may need more hops than are kept; then all are computed again. Where
+    they would take too much memory, the batches are what they were, and the network runs its recursion.
+
+    Args:
+        network: Says how many hops it needs.
+        adj: The graph.
+        sources: Each makes one of the batches.
+    """
+
+    def __init__(self, network: LabelNet, adj: Adjacency, sources: Sequence[Callable[[], Batch]]) -> None:
+        self.network, self.adj, self.sources = network, adj, sources
+        self.count = -1  # of hops that are kept
+        self._kept: list[Batch] = []
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Each batch, with as many hops as the network needs when it is its turn."""
+        for number, source in enumerate(self.sources):
+            needed = self.network.hops_needed(self.adj)
+            assert needed is not None
+            if needed > self.count:
+                self._compute(needed)
+            if not self._kept:
+                yield source()
+                continue
+            kept = self._kept[number]
+            assert kept.x is not None
+            yield replace(kept, x=kept.x[:, : needed + 1])
+
+    def _compute(self, needed: int) -> None:
+        self.count, self._kept = needed + needed // 4, []
+        batches: list[Batch] = []
+        size = 0
+        for source in self.sources:
+            batch = source()
+            assert batch.x is not None
+            assert batch.rows is not None
+            size += len(batch.rows) * (self.count + 1) * batch.x.size(1) * batch.x.element_size()
+            if not self.adj.all_true(size <= MOST_BYTES):
+                return
+            hops = hops_of(batch.x, self.adj, batch.rows, self.count)
+            batches.append(replace(batch, x=hops, edges=None, rows=None))
+        self._kept = batches

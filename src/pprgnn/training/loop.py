@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team, check_consistency
 from pprgnn.nn.infinite_layer import infinite_layers
+from pprgnn.nn.task_nets import LabelNet
 from pprgnn.training.batches import Batch, DistributedContext
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
 from pprgnn.training.checkpoint import Progress, load_state_dict, state_dict
@@ -33,7 +35,7 @@ from pprgnn.training.evaluation import (
     prior_logits,
     trivial_levels,
 )
-from pprgnn.training.label_input import VisibleLabels
+from pprgnn.training.label_input import HopBatches, VisibleLabels
 from pprgnn.training.listener import Interruption, Listener, Silent
 from pprgnn.training.memory import plan_memory
 from pprgnn.training.metrics import Meter
@@ -124,10 +126,11 @@ class Training:
         # One graph and no randomness before the head: a training pass is an evaluation, too, if it reads the same.
         one_graph = self.batches.task == "node" and len(self.batches.sizes) == 1 and visible is None
         self.shared = one_graph and network.encode_is_deterministic and not settings.average
-        self.fixed: list[Batch] = []  # in which the monitored part is evaluated: always the same, so made once
+        self.fixed: Iterable[Batch] = []  # in which the monitored part is evaluated: always the same, so made once
         if self.chooses:
             mask = self.masks[self.monitored]
             self.fixed = list(self.batches.cut(self.batches.parts(mask), self.batches.at_once, mask))
+        self.folds, self.fixed = self._with_hops_kept(visible, self.fixed)
 
         y, several, weights = dataset.labels()[masks["train"]], dataset.facts.multi_label, None
         if settings.class_weights == "balanced":
@@ -216,9 +219,29 @@ class Training:
         visible = self.model.visible
         if visible is None:
             yield from self.batches.cut(self.train_graphs, self.size, self.masks["train"], generator=order)
-            return
-        for fold in visible.folds(self.dataset.num_nodes, order):
-            yield self.batches.batch(self.train_graphs, self.batches.own_labels(fold), hide=True)
+        elif self.folds is not None:
+            yield from self.folds
+        else:
+            for fold in visible.folds(self.dataset.num_nodes, order):
+                yield self._hidden(fold)
+
+    def _hidden(self, fold: Tensor) -> Batch:
+        """All nodes, with the labels of these hidden, which are scored."""
+        return self.batches.batch(self.train_graphs, self.batches.own_labels(fold), hide=True)
+
+    def _with_hops_kept(
+        self, visible: VisibleLabels | None, fixed: Iterable[Batch]
+    ) -> tuple[HopBatches | None, Iterable[Batch]]:
+        """The folds that train and the batches that validate, if their hops can be kept; the folds then stay."""
+        network, adj = self.network, self.batches.adj
+        if visible is None or adj is None or not isinstance(network, LabelNet) or network.hops_needed(adj) is None:
+            return None, fixed
+        order = torch.Generator().manual_seed(self.settings.seed)
+        folds = list(visible.folds(self.dataset.num_nodes, order))
+        return (
+            HopBatches(network, adj, [partial(self._hidden, fold) for fold in folds]),
+            HopBatches(network, adj, [partial(lambda batch: batch, batch) for batch in fixed]),
+        )
 
     def _encode(self, batch: Batch) -> Tensor:
         """The state of all nodes."""
