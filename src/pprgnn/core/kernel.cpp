@@ -260,55 +260,33 @@ void step_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* packed,
     }
 }
 
-// states[n] = G(n) for n = depth ... 0. With an order, row r of G(0) goes to row order[r]: where the caller wants it.
-// `warm`: states[depth] is already there. `at`: see activate.
+// The given rows of states[i] = G(first + i) for i = steps - 1 ... 0, each from the one before it; rows that come from
+// elsewhere are good for a single step. With an order, row r of states[0] goes to row order[r]: where the caller wants
+// it. `warm`: states[steps] is already there. `at`: see activate.
 template <class T>
-int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t depth, T* const* states,
-            const int64_t* order, const T* at, bool warm, int threads) {
+int descend(Graph<T> g, Far<T> far, Rows all, const T* b, const T* w, const T* eps, T slope, int64_t first,
+            int64_t steps, T* const* states, const int64_t* order, const T* at, bool warm, int threads) {
     const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
     T* packed = allocate<T>(d * width);
     if (!packed) return 1;
     pack(w, d, packed);
-    const auto target = [=](int64_t n, int64_t row) { return states[n] + (n == 0 && order ? order[row] : row) * d; };
+    const auto target = [=](int64_t i, int64_t row) { return states[i] + (i == 0 && order ? order[row] : row) * d; };
     const auto mask = [=](int64_t row) { return at ? at + row * d : nullptr; };
     int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
-        const Rows rows = my_rows(g, {0, g.n});
+        const Rows rows = my_rows(g, all);
         Scratch<T> scratch(width);
         failed |= scratch.failed();
         if (!failed && !warm)
             for (int64_t row = rows.begin; row < rows.end; ++row)
-                activate<T>(nullptr, nullptr, b + row * d, slope, d, target(depth, row), mask(row));
-        for (int64_t n = depth - 1; n >= 0; --n) {
+                activate<T>(nullptr, nullptr, b + row * d, slope, d, target(steps, row), mask(row));
+        for (int64_t i = steps - 1; i >= 0; --i) {
 #pragma omp barrier
             if (failed) continue;
-            scratch.decay(n, eps, d);
-            step_rows(g, Far<T>{}, rows, packed, width, b, slope, states[n + 1], scratch,
-                      [=](int64_t row) { return target(n, row); }, mask);
-        }
-    }
-    std::free(packed);
-    return failed;
-}
-
-// The given rows of G(n) from G(n + 1), some of whose rows come from elsewhere.
-template <class T>
-int step(Graph<T> g, Far<T> far, Rows all, const T* b, const T* w, const T* eps, T slope, int64_t n, const T* state,
-         T* out, int threads) {
-    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
-    T* packed = allocate<T>(d * width);
-    if (!packed) return 1;
-    pack(w, d, packed);
-    int failed = 0;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        Scratch<T> scratch(width);
-        failed |= scratch.failed();
-        if (!failed) {
-            scratch.decay(n, eps, d);
-            step_rows(g, far, my_rows(g, all), packed, width, b, slope, state, scratch,
-                      [=](int64_t row) { return out + row * d; }, [](int64_t) { return static_cast<T*>(nullptr); });
+            scratch.decay(first + i, eps, d);
+            step_rows(g, far, rows, packed, width, b, slope, states[i + 1], scratch,
+                      [=](int64_t row) { return target(i, row); }, mask);
         }
     }
     std::free(packed);
@@ -380,12 +358,13 @@ void add_up(const std::vector<AdjointScratch<T>*>& parts, Rows rows, int64_t d, 
         }
 }
 
-// The adjoint. B̄ = Z̄(0), which is in z[0]; then for n = 0 ... products-1 the terms of adjoint_rows with
-// G = states[n], which is G(n + 1), and the next Z̄ while n + 1 < terms. z[0] and z[1] alternate. W̄ and ε̄ are added
-// to what is there.
+// The given rows of the terms n = first ... first + products - 1, see adjoint_rows: from Z̄(first), which is in z[0],
+// with G = states[i], which is G(n + 1), and the next Z̄ while n + 1 < terms. z[0] and z[1] alternate. B̄, W̄ and ε̄ are
+// added to what is there. Rows that come from elsewhere are good for a single term.
 template <class T>
-int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t products, int64_t terms,
-            const T* const* states, T* const* z, T* b_bar, T* w_bar, T* eps_bar, int threads) {
+int ascend(Graph<T> g, Far<T> far, Rows all, const T* w, const T* w_t, const T* eps, T slope, int64_t first,
+           int64_t products, int64_t terms, const T* const* states, T* const* z, T* b_bar, T* w_bar, T* eps_bar,
+           int threads) {
     const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
     T* packed = allocate<T>(d * width);
     if (!packed) return 1;
@@ -395,50 +374,20 @@ int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         const int team = omp_get_num_threads(), part = omp_get_thread_num();
-        const Rows rows = my_rows(g, {0, g.n});
+        const Rows rows = my_rows(g, all);
         AdjointScratch<T> scratch(d, width);
         failed |= scratch.failed();
         if (!failed) parts[part] = &scratch;
-        std::memcpy(b_bar + rows.begin * d, z[0] + rows.begin * d, (rows.end - rows.begin) * d * sizeof(T));
-#pragma omp barrier
-        for (int64_t n = 0; n < products; ++n) {
+        for (int64_t i = 0; i < products; ++i) {
+            const int64_t n = first + i;
             if (!failed) {
                 scratch.decay(n, eps, d);
-                adjoint_rows(g, Far<T>{}, rows, packed, width, slope, z[n % 2], states[n], n + 1 == terms,
-                             z[(n + 1) % 2], b_bar, scratch);
+                adjoint_rows(g, far, rows, packed, width, slope, z[i % 2], states[i], n + 1 == terms, z[(i + 1) % 2],
+                             b_bar, scratch);
                 finish_term(n, d, width, w, scratch);
             }
 #pragma omp barrier
         }
-        if (!failed) add_up(parts, {d * part / team, d * (part + 1) / team}, d, width, w_bar, eps_bar);
-#pragma omp barrier
-    }
-    std::free(packed);
-    return failed;
-}
-
-// The given rows of term n alone, some rows of Z̄ coming from elsewhere.
-template <class T>
-int adjoint_step(Graph<T> g, Far<T> far, Rows all, const T* w, const T* w_t, const T* eps, T slope, int64_t n,
-                 bool last, const T* z, const T* below, T* next, T* b_bar, T* w_bar, T* eps_bar, int threads) {
-    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
-    T* packed = allocate<T>(d * width);
-    if (!packed) return 1;
-    pack(w_t, d, packed);
-    std::vector<AdjointScratch<T>*> parts(threads, nullptr);
-    int failed = 0;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        const int team = omp_get_num_threads(), part = omp_get_thread_num();
-        AdjointScratch<T> scratch(d, width);
-        failed |= scratch.failed();
-        if (!failed) {
-            parts[part] = &scratch;
-            scratch.decay(n, eps, d);
-            adjoint_rows(g, far, my_rows(g, all), packed, width, slope, z, below, last, next, b_bar, scratch);
-            finish_term(n, d, width, w, scratch);
-        }
-#pragma omp barrier
         if (!failed) add_up(parts, {d * part / team, d * (part + 1) / team}, d, width, w_bar, eps_bar);
 #pragma omp barrier
     }
@@ -515,40 +464,21 @@ int attempt(Work work) {
                                         T* shares, double* norm, int)  {                                              \
         return attempt([=] { look<T>(d, probes, sketch, w, faint, shares, norm); });                                  \
     }                                                                                                                  \
-    extern "C" int pprgnn_forward_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
-                                           const T* value, const T* b, const T* w, const T* eps, double slope,        \
-                                           int64_t depth, T* const* states, const int64_t* order, int threads) {      \
-        return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), depth, states, order, nullptr, false,        \
-                          threads);                                                                                    \
+    extern "C" int pprgnn_descend_##suffix(                                                                            \
+        int64_t n, int64_t d, const int32_t* crow, const int32_t* col, const T* value, const T* b,                     \
+        const int32_t* far_crow, const int32_t* far_col, const T* far_value, const T* far, int64_t begin,              \
+        int64_t end, const T* w, const T* eps, double slope, int64_t first, int64_t steps, T* const* states,           \
+        const int64_t* order, const T* at, int64_t warm, int threads) {                                                \
+        return descend<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, b, w,    \
+                          eps, T(slope), first, steps, states, order, at, warm != 0, threads);                         \
     }                                                                                                                  \
-    extern "C" int pprgnn_iterate_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
-                                           const T* value, const T* b, const T* w, const T* eps, double slope,        \
-                                           int64_t steps, T* const* states, const T* at, int64_t warm, int threads) { \
-        return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), steps, states, nullptr, at, warm != 0,       \
-                          threads);                                                                                    \
-    }                                                                                                                  \
-    extern "C" int pprgnn_step_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,                \
-                                        const T* value, const T* b, const int32_t* far_crow, const int32_t* far_col,  \
-                                        const T* far_value, const T* far, int64_t begin, int64_t end, const T* w,     \
-                                        const T* eps, double slope, int64_t level, const T* state, T* out,            \
-                                        int threads) {                                                                 \
-        return step<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, b, w, eps, \
-                       T(slope), level, state, out, threads);                                                         \
-    }                                                                                                                  \
-    extern "C" int pprgnn_adjoint_step_##suffix(                                                                      \
-        int64_t n, int64_t d, const int32_t* crow, const int32_t* col, const T* value, const T* z,                    \
-        const int32_t* far_crow, const int32_t* far_col, const T* far_value, const T* far, int64_t begin,             \
-        int64_t end, const T* w, const T* w_t, const T* eps, double slope, int64_t level, int64_t last,               \
-        const T* below, T* next, T* b_bar, T* w_bar, T* eps_bar, int threads) {                                       \
-        return adjoint_step<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, w, \
-                               w_t, eps, T(slope), level, last != 0, z, below, next, b_bar, w_bar, eps_bar, threads); \
-    }                                                                                                                  \
-    extern "C" int pprgnn_adjoint_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
-                                           const T* value, const T* w, const T* w_t, const T* eps, double slope,      \
-                                           int64_t products, int64_t terms, const T* const* states,                   \
-                                           T* const* z, T* b_bar, T* w_bar, T* eps_bar, int threads) {                \
-        return adjoint<T>({n, d, crow, col, value}, w, w_t, eps, T(slope), products, terms, states, z, b_bar, w_bar,  \
-                          eps_bar, threads);                                                                           \
+    extern "C" int pprgnn_ascend_##suffix(                                                                             \
+        int64_t n, int64_t d, const int32_t* crow, const int32_t* col, const T* value, const T* w, const T* w_t,       \
+        const int32_t* far_crow, const int32_t* far_col, const T* far_value, const T* far, int64_t begin,              \
+        int64_t end, const T* eps, double slope, int64_t first, int64_t products, int64_t terms,                       \
+        const T* const* states, T* const* z, T* b_bar, T* w_bar, T* eps_bar, int threads) {                            \
+        return ascend<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, w, w_t,   \
+                         eps, T(slope), first, products, terms, states, z, b_bar, w_bar, eps_bar, threads);            \
     }
 EXPORT(float, f32)
 EXPORT(double, f64)

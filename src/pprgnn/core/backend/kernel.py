@@ -21,6 +21,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from pprgnn.core.problem import Problem, Recursion
+    from pprgnn.core.recursion import Gradients
 
 MAX_CHANNELS = 256  # beyond, the dense product dominates and the vendor's library is the better one
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
@@ -81,20 +82,24 @@ def multiply(matrix: Tensor, x: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor], order: Tensor | None) -> None:
-    """Run all steps down to n = 0; ``states[n]`` is where G⁽ⁿ⁾ goes (far states share buffers).
+def descend(
+    library: ctypes.CDLL,
+    problem: Problem,
+    rows: PartRows,
+    states: list[Tensor],
+    n: int = 0,
+    halo: Tensor | None = None,
+    order: Tensor | None = None,
+    warm: bool = False,
+) -> None:
+    """Run steps down to G⁽ⁿ⁾, which goes to ``states[0]``, G⁽ⁿ⁺¹⁾ to ``states[1]`` (far states share buffers).
 
-    Given ``order``, G⁽⁰⁾ comes out in the caller's node order.
+    The last state is φ(B), or there already if ``warm``. Of each, the rows that need no others' rows or, given
+    those as ``halo``, the rows that do. Given ``order``, ``states[0]`` comes out in the caller's node order.
     """
     weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.b.size(1)).contiguous()
-    _call(
-        library,
-        "pprgnn_forward",
-        problem.adj.matrix,
-        *(problem.b, weight, eps),
-        *(_slope(problem), len(states) - 1),
-        *(states, order),
-    )
+    given = (problem.b, *_far(rows, halo), weight, eps, _slope(problem), n, len(states) - 1)
+    _call(library, "pprgnn_descend", rows.near, *given, states, order, None, int(warm))
 
 
 def look(sketch: Tensor, weight: Tensor, faint: float) -> tuple[Tensor, float] | None:
@@ -127,75 +132,29 @@ def iterate(
 
     Unless ``warm``, the last one is filled first, with X = 0 on the right-hand side.
     """
-    eps = torch.zeros_like(weight[0])  # nothing decays
-    steps, weight = len(states) - 1, weight.contiguous()
-    _call(library, "pprgnn_iterate", matrix, b, weight, eps, ctypes.c_double(slope), steps, states, at, int(warm))
+    far, eps = _far(PartRows.whole(matrix), None), torch.zeros_like(weight[0])  # nothing decays
+    given = (b, *far, weight.contiguous(), eps, ctypes.c_double(slope), 0, len(states) - 1)
+    _call(library, "pprgnn_descend", matrix, *given, states, None, at, int(warm))
 
 
-def adjoint(
-    library: ctypes.CDLL,
-    problem: Problem,
-    products: int,
-    terms: int,
-    states: list[Tensor],
-    scratch: list[Tensor],
-    b_bar: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """All terms, from Z̄⁽⁰⁾ in ``scratch[0]`` and states G⁽¹⁾, G⁽²⁾, ..., all in the inner node order.
-
-    Writes ``b_bar``, returns the gradients of weight and eps.
-    """
-    weight = problem.weight.contiguous()
-    weight_t, eps = weight.t().contiguous(), problem.eps.expand(weight.size(0)).contiguous()
-    weight_bar, eps_bar = torch.zeros_like(weight), torch.zeros_like(eps)
-    _call(
-        library,
-        "pprgnn_adjoint",
-        problem.adj.matrix_t,
-        *(weight, weight_t, eps),
-        *(_slope(problem), products, terms),
-        *(states, scratch),
-        *(b_bar, weight_bar, eps_bar),
-    )
-    return weight_bar, eps_bar if problem.eps.dim() else eps_bar.sum()
-
-
-def step(
-    library: ctypes.CDLL, problem: Problem, rows: PartRows, n: int, g: Tensor, halo: Tensor | None, out: Tensor
-) -> None:
-    """Of G⁽ⁿ⁾ the rows that need no others' rows or, given those as ``halo``, the rows that do."""
-    weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.b.size(1)).contiguous()
-    far = _far(rows, halo)
-    _call(library, "pprgnn_step", rows.near, problem.b, *far, *(weight, eps), *(_slope(problem), n), *(g, out))
-
-
-def adjoint_step(
+def ascend(
     library: ctypes.CDLL,
     problem: Problem,
     rows: PartRows,
-    n: int,
-    last: bool,
-    z: Tensor,
-    halo: Tensor | None,
-    below: Tensor,
-    following: Tensor,
-    b_bar: Tensor,
-    weight_bar: Tensor,
-    eps_bar: Tensor,
+    sums: Gradients,
+    states: list[Tensor],
+    z: list[Tensor],
+    terms: int,
+    n: int = 0,
+    halo: Tensor | None = None,
 ) -> None:
-    """Term n of the adjoint for the same rows as :func:`step`: adds to the gradients, writes the next Z̄."""
-    weight, eps = problem.weight.contiguous(), problem.eps.expand(z.size(1)).contiguous()
-    far = _far(rows, halo)
-    _call(
-        library,
-        "pprgnn_adjoint_step",
-        rows.near,
-        *(z, *far),
-        *(weight, weight.t().contiguous(), eps),
-        *(_slope(problem), n, int(last)),
-        *(below, following),
-        *(b_bar, weight_bar, eps_bar),
-    )
+    """Add term n of the adjoint, and as many as there are ``states`` G⁽ⁿ⁺¹⁾, ..., for the rows of :func:`descend`.
+
+    Z̄⁽ⁿ⁾ is in ``z[0]``, the next one goes to ``z[1]``, and so on, taking turns.
+    """
+    weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.weight.size(0)).contiguous()
+    given = (weight, weight.t().contiguous(), *_far(rows, halo), eps, _slope(problem), n, len(states), terms)
+    _call(library, "pprgnn_ascend", rows.near, *given, states, z, sums.b, sums.weight, sums.eps)
 
 
 def _far(rows: PartRows, halo: Tensor | None) -> tuple[object, ...]:

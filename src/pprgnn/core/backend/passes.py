@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ def step(problem: Recursion, n: int, g: Tensor, out: Tensor, product: Tensor) ->
         return problem.step(n, g, out, product)
     rows = problem.adj.rows or PartRows.whole(problem.adj.matrix)
     for halo in rows.halves(g):
-        kernel.step(library, problem, rows, n, g, halo, out)
+        kernel.descend(library, problem, rows, [out, g], n, halo, warm=True)
     return out
 
 
@@ -81,7 +81,8 @@ def run_pass(
     library = kernel.library_for(problem)
     if library is not None and isinstance(problem, Problem) and problem.adj.rows is None:
         order = problem.adj.order if caller_order else None
-        kernel.forward(library, problem, [buffer(n) for n in range(depth + 1)], order)
+        rows, states = PartRows.whole(problem.adj.matrix), [buffer(n) for n in range(depth + 1)]
+        kernel.descend(library, problem, rows, states, order=order)
     else:
         product = problem.b if adj is None else acquire(problem.b)  # not read where a step is no product
         start = problem.activation.apply_(buffer(depth).copy_(problem.b))  # G⁽ᵏ⁾ = φ(B): no sparse product
@@ -148,10 +149,8 @@ def pull_back(
         b_bar = acquire(grad_out)
         if library is None:
             sums = _plain_adjoint(problem, states, z_bar, room, b_bar, depth, terms, needs[3])
-        elif adj.rows_t is None:  # the same loop, in C++
-            sums = Gradients(b_bar, *kernel.adjoint(library, problem, count, terms, states, [z_bar, room], b_bar))
         else:
-            sums = _adjoint_of_part(library, problem, adj.rows_t, states, z_bar, room, b_bar, count, terms)
+            sums = _fused_adjoint(library, problem, states[:count], z_bar, room, b_bar, terms)
         gradients = _needed(problem, sums, adj.unpermute(b_bar, out=room) if needs[0] else None, needs)
     release(*repeated, *(buffer for buffer in (z_bar, room, b_bar) if buffer is not gradients.b))
     return gradients
@@ -200,27 +199,28 @@ def _plain_adjoint(
     return sums
 
 
-def _adjoint_of_part(
+def _fused_adjoint(
     library: ctypes.CDLL,
     problem: Problem,
-    rows: PartRows,
-    states: Sequence[Tensor],
+    states: list[Tensor],
     z_bar: Tensor,
     spare: Tensor,
     b_bar: Tensor,
-    count: int,
     terms: int,
 ) -> Gradients:
-    """Of the rows that are here: what needs no rows of others is computed while those travel."""
-    sums, free = _fused_sums(problem, b_bar.copy_(z_bar)), [spare]
+    """By the kernel; of a part of a graph, what needs no rows of others is computed while those travel."""
+    sums, rows, z = _fused_sums(problem, b_bar.copy_(z_bar)), problem.adj.rows_t, [z_bar, spare]
+    if rows is None:  # the same loop, in C++
+        kernel.ascend(library, problem, PartRows.whole(problem.adj.matrix_t), sums, states, z, terms)
+        return sums
 
-    def term(n: int, z: Tensor, below: Tensor) -> Tensor:
-        following = free.pop()
-        _fused_term(library, problem, rows, n, n + 1 == terms, z, below, following, sums)
-        free.append(z)
+    def term(n: int, current: Tensor, below: Tensor) -> Tensor:
+        following = z[(n + 1) % 2]
+        for halo in rows.halves(current):
+            kernel.ascend(library, problem, rows, sums, [below], [current, following], terms, n, halo)
         return following
 
-    ascend(term, z_bar, lambda n: states[n - 1], count)
+    ascend(term, z_bar, lambda n: states[n - 1], len(states))
     return sums
 
 
@@ -245,14 +245,14 @@ def _repeated_adjoint(
 
     def repeat(n: int, g: Tensor) -> Tensor:
         above = spare()
-        kernel.step(library, problem, there, n, g, None, above)
+        kernel.descend(library, problem, there, [above, g], n, warm=True)
         if g is not farthest:
             room.append(g)
         return above
 
     def term(n: int, z: Tensor, below: Tensor) -> Tensor:
         following = spare() if below is farthest else below  # row by row: Z̄ takes the place of a state
-        _fused_term(library, problem, back, n, n + 1 == terms, z, below, following, sums)
+        kernel.ascend(library, problem, back, sums, [below], [z, following], terms, n)
         room.append(z)
         return following
 
@@ -266,26 +266,9 @@ def _repeated_adjoint(
 
 
 def _fused_sums(problem: Problem, b_bar: Tensor) -> Gradients:
-    """What :func:`_fused_term` adds to; of ε for each channel."""
+    """What :func:`kernel.ascend` adds to; of ε for each channel."""
     weight = problem.weight.contiguous()
     return Gradients(b_bar, torch.zeros_like(weight), torch.zeros_like(weight[0]))
-
-
-def _fused_term(
-    library: ctypes.CDLL,
-    problem: Problem,
-    rows: PartRows,
-    n: int,
-    last: bool,
-    z: Tensor,
-    below: Tensor,
-    following: Tensor,
-    sums: Gradients,
-) -> None:
-    """:meth:`Gradients.add_term`, fused."""
-    for halo in rows.halves(z):
-        into: Any = (sums.b, sums.weight, sums.eps)
-        kernel.adjoint_step(library, problem, rows, n, last, z, halo, below, following, *into)
 
 
 def _needed(problem: Problem, sums: Gradients, b_bar: Tensor | None, needs: Sequence[bool]) -> Gradients:
