@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 MARGIN = 1e3  # how far an influence grows is an estimate
+ERRORS = ("truncation_bound", "measured_error", "estimated_error", "rounding_bound", "rounding_error")
 
 
 class ConvergenceWarning(UserWarning):
@@ -173,7 +174,7 @@ def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
 def weakest(solutions: Sequence[Solution], state: Tensor) -> Solution:
     """One for several that were solved side by side: as well known as the worst of them in every respect."""
     errors: dict[str, float | None] = {}
-    for name in ("truncation_bound", "measured_error", "estimated_error", "rounding_bound", "rounding_error"):
+    for name in ERRORS:
         values = [getattr(each, name) for each in solutions]
         errors[name] = None if None in values else max(values)
     status = max((each.status for each in solutions), key=list(Status).index)
