@@ -147,10 +147,7 @@ def pull_back(
         states = [*repeated, *kept]
         z_bar = _first_z_bar(problem, memo, states[0] if depth else None, grad_out, room)
         b_bar = acquire(grad_out)
-        if library is None:
-            sums = _plain_adjoint(problem, states, z_bar, room, b_bar, depth, terms, needs[3])
-        else:
-            sums = _fused_adjoint(library, problem, states[:count], z_bar, room, b_bar, terms)
+        sums = _adjoint(library, problem, states, z_bar, room, b_bar, depth, terms, needs[3])
         gradients = _needed(problem, sums, adj.unpermute(b_bar, out=room) if needs[0] else None, needs)
     release(*repeated, *(buffer for buffer in (z_bar, room, b_bar) if buffer is not gradients.b))
     return gradients
@@ -170,57 +167,47 @@ def _first_z_bar(
     return phi.chain(adj.permute(grad_out.contiguous()), z, out=out)
 
 
-def _plain_adjoint(
+def _sums(problem: Problem, b_bar: Tensor, z_bar: Tensor, with_edges: bool = False) -> Gradients:
+    """What the terms add to, with B̄ = Z̄⁽⁰⁾ so far."""
+    weight, value_bar = problem.weight.contiguous(), torch.zeros_like(problem.adj.value) if with_edges else None
+    return Gradients(b_bar.copy_(z_bar), torch.zeros_like(weight), weight.new_zeros(len(weight)), value_bar)
+
+
+def _adjoint(
+    library: ctypes.CDLL | None,
     problem: Problem,
-    states: Sequence[Tensor],
+    states: list[Tensor],
     z_bar: Tensor,
-    product: Tensor,
+    room: Tensor,
     b_bar: Tensor,
     depth: int,
     terms: int,
     with_edges: bool,
 ) -> Gradients:
-    """By torch operations; ``states`` are G⁽¹⁾, G⁽²⁾, ..."""
-    phi = problem.activation
-    weight_bar, eps_bar = torch.zeros_like(problem.weight), torch.zeros_like(problem.eps)
-    value_bar = torch.zeros_like(problem.adj.value) if with_edges else None
-    sums = Gradients(b_bar.copy_(z_bar), weight_bar, eps_bar, value_bar)
+    """All terms; ``states`` are G⁽¹⁾, G⁽²⁾, ... Of a part of a graph, the rest is computed while rows travel."""
+    adj, phi, count, free = problem.adj, problem.activation, min(terms, depth), [room]
+    sums = _sums(problem, b_bar, z_bar, with_edges)
+    rows = adj.rows_t or PartRows.whole(adj.matrix_t)
+    if library is not None and adj.rows_t is None:  # the same loop, in C++
+        kernel.ascend(library, problem, rows, sums, states[:count], [z_bar, room], terms)
+        return sums
 
     def term(n: int, z: Tensor, below: Tensor) -> Tensor:
         def kept() -> Tensor:
             if phi.from_output:
                 return below
             # φ' needs z itself: repeat the step up to φ
-            return pre_activation(problem, n + 1, states[n + 1] if n + 1 < depth else None, None, product)
+            return pre_activation(problem, n + 1, states[n + 1] if n + 1 < depth else None, None, room)
 
-        return sums.add_term(problem, n, z, below, None if n + 1 == terms else kept, product)
-
-    ascend(term, z_bar, lambda n: states[n - 1], min(terms, depth))
-    return sums
-
-
-def _fused_adjoint(
-    library: ctypes.CDLL,
-    problem: Problem,
-    states: list[Tensor],
-    z_bar: Tensor,
-    spare: Tensor,
-    b_bar: Tensor,
-    terms: int,
-) -> Gradients:
-    """By the kernel; of a part of a graph, what needs no rows of others is computed while those travel."""
-    sums, rows, z = _fused_sums(problem, b_bar.copy_(z_bar)), problem.adj.rows_t, [z_bar, spare]
-    if rows is None:  # the same loop, in C++
-        kernel.ascend(library, problem, PartRows.whole(problem.adj.matrix_t), sums, states, z, terms)
-        return sums
-
-    def term(n: int, current: Tensor, below: Tensor) -> Tensor:
-        following = z[(n + 1) % 2]
-        for halo in rows.halves(current):
-            kernel.ascend(library, problem, rows, sums, [below], [current, following], terms, n, halo)
+        if library is None:
+            return sums.add_term(problem, n, z, below, None if n + 1 == terms else kept, room)
+        following = free.pop()
+        for halo in rows.halves(z):
+            kernel.ascend(library, problem, rows, sums, [below], [z, following], terms, n, halo)
+        free.append(z)
         return following
 
-    ascend(term, z_bar, lambda n: states[n - 1], len(states))
+    ascend(term, z_bar, lambda n: states[n - 1], count)
     return sums
 
 
@@ -256,8 +243,8 @@ def _repeated_adjoint(
         room.append(z)
         return following
 
-    b_bar = spare().copy_(z_bar)
-    sums = _fused_sums(problem, b_bar)
+    b_bar = spare()
+    sums = _sums(problem, b_bar, z_bar)
     z_bar = ascend(term, z_bar, lambda level: descend(repeat, farthest, range(level, last)), last)
     if adj.rank is not None:
         b_bar, z_bar = adj.unpermute(b_bar, out=z_bar), b_bar
@@ -265,16 +252,8 @@ def _repeated_adjoint(
     return b_bar, sums
 
 
-def _fused_sums(problem: Problem, b_bar: Tensor) -> Gradients:
-    """What :func:`kernel.ascend` adds to; of ε for each channel."""
-    weight = problem.weight.contiguous()
-    return Gradients(b_bar, torch.zeros_like(weight), torch.zeros_like(weight[0]))
-
-
 def _needed(problem: Problem, sums: Gradients, b_bar: Tensor | None, needs: Sequence[bool]) -> Gradients:
     """Those that are asked for."""
-    eps = sums.eps
-    if eps is not None and eps.dim() > problem.eps.dim():
-        eps = eps.sum()
+    eps = sums.eps if sums.eps is None or problem.eps.dim() else sums.eps.sum()
     found = (b_bar, sums.weight, eps, sums.value)
     return Gradients(*(each if needed else None for each, needed in zip(found, needs, strict=True)))
