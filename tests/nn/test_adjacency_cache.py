@@ -151,6 +151,28 @@ def test_equal_content_is_found_again_after_its_tensor_is_gone(lookup):
     assert lookup.built == 1
 
 
+def test_equal_contents_of_two_graphs_are_found_again_after_their_tensors_are_gone(lookup):
+    for _ in range(3):
+        one, other = torch.tensor(EDGES), torch.tensor(EDGES).roll(1, 1)
+        lookup(one)
+        lookup(other)
+        del one, other
+    assert lookup.built == 2
+
+
+def test_a_layer_forgets_a_graph_that_is_gone():
+    conv, x = PPRConv(3, 3, depth=2), torch.randn(4, 3)
+    gone, kept = torch.tensor([[0, 3], [1, 2]]), torch.tensor(EDGES)
+    conv(x, gone)
+    adj = weakref.ref(through_adjacency._entries[0].adj)
+    conv(x, kept)
+    assert adj() is not None
+    del gone
+    conv(x, kept)
+    gc.collect()
+    assert adj() is None
+
+
 def test_old_graphs_go(lookup):
     edges = [torch.randint(0, 4, (2, 6)) for _ in range(CAPACITY + 3)]
     adjacencies = [weakref.ref(lookup(each)) for each in edges]

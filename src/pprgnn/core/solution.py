@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -74,10 +74,6 @@ class Depth:
     reference: int | None = None  # depth of the pass that k was compared with
     sketch: Sketch | None = None
     rounding_error: float | None = None  # estimated, by a rule that looks at it itself
-
-    def with_products(self, more: int) -> Depth:
-        """After so many more products."""
-        return replace(self, products=self.products + more)
 
     def solution(
         self,

@@ -18,7 +18,6 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import object_of
 from pprgnn.core.depth import Fixed, run_at_depth
-from pprgnn.core.measure import described
 from pprgnn.core.recursion import unrolled
 from pprgnn.core.solution import Solution, Status
 from pprgnn.nn import operators
@@ -189,17 +188,12 @@ def _settle(
         problem = owner.problem(b, eps, Call(owner.conv, args, kwargs, call), known)
         problem.check()
 
-        def pass_of(k: int) -> tuple[tuple[Tensor, Callable[[], Tensor]], Callable[[], list[Tensor]]]:
+        def pass_of(k: int) -> tuple[Tensor, Callable[[], list[Tensor]]]:
             state = problem.start(k, terms)
-
-            def output() -> Tensor:
-                return problem.finish(state, terms, False)
-
-            return (state, output), lambda: [output(), state] if terms else [state]
+            return state, lambda: [problem.finish(state, terms, False), state] if terms else [state]
 
         limits = (owner.tol, owner.max_depth)
-        found, (state, output) = run_at_depth(owner.depth_rule, problem, *limits, terms, pass_of, terms > 0)
-        solution = described(problem, output(), found, *limits)
+        solution, state = run_at_depth(owner.depth_rule, problem, *limits, terms, pass_of, terms > 0)
     # The compiler may re-use the memory of the state.
     owner.last_solution = replace(solution, state=b.new_empty(0))
     return state

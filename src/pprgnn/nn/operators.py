@@ -21,7 +21,7 @@ from pprgnn.core.backend.buffers import acquire, collect, object_of, release_lat
 from pprgnn.core.backend.passes import pull_back
 from pprgnn.core.backend.passes import run as run_pass
 from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
-from pprgnn.core.measure import described, part_of
+from pprgnn.core.measure import part_of
 from pprgnn.core.problem import Problem, as_eps, check_inputs
 from pprgnn.core.solution import weakest
 from pprgnn.nn.linear_output import LastStep, of_root, one_less
@@ -183,9 +183,9 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Ten
         states = run_pass(given, k, terms, checkpoint, kept.unbind(0))
         return (states[0], kept), lambda: [states[0], states[-1]] if terms else [states[0]]
 
-    found, (out, kept) = run_at_depth(chosen, given, tol, max_depth, terms, pass_of, wants_grad)
     with part_of(whole.facts, *asked):
-        solution = described(given, out, found, tol, max_depth)
+        solution, (out, kept) = run_at_depth(chosen, given, tol, max_depth, terms, pass_of, wants_grad)
+    depth = torch.tensor(solution.depth, device="cpu")
     if owner is not None:
         # Without the state: the compiler may do with its memory what it likes.
         nothing = out.new_empty(0)
@@ -193,7 +193,7 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Ten
         solution = replace(after, state=nothing)
         before = [owner.last_solution] if part and owner.last_solution is not None else []
         owner.last_solution = weakest([*before, solution], solution.state)
-    return out, release_later(kept), torch.tensor(found.k, device="cpu")
+    return out, release_later(kept), depth
 
 
 def _rates(eps: Tensor, b: Tensor) -> Tensor:
@@ -280,14 +280,6 @@ def _fake_pull(grad: Tensor, b: Any, weight: Tensor, eps: Tensor, out: Tensor, *
     return [each.new_empty(each.shape) for each, needed in zip(like, rest[-1], strict=True) if needed]
 
 
-def _fake_product(x: Tensor, *rest: Any) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-def _fake_edge_gradient(left: Tensor, right: Tensor, edges: Tensor, value: Tensor, *rest: Any) -> Tensor:
-    return value.new_empty(value.shape)
-
-
 solve = _operator(
     "solve",
     f"(Tensor b, Tensor weight, Tensor eps, {_GRAPH}, {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
@@ -297,9 +289,14 @@ solve = _operator(
 solve_backward = _operator(
     "solve_backward", f"(Tensor grad, {_SAVED}, {_GRAPH}, {_OPTIONS}, bool[] needs) -> Tensor[]", pull, _fake_pull
 )
-propagate = _operator("propagate", f"(Tensor x, {_GRAPH}, bool transposed) -> Tensor", product, _fake_product)
+propagate = _operator(
+    "propagate", f"(Tensor x, {_GRAPH}, bool transposed) -> Tensor", product, lambda x, *_: x.new_empty(x.shape)
+)
 edge_gradient = _operator(
-    "edge_gradient", f"(Tensor left, Tensor right, {_GRAPH}) -> Tensor", edge_products, _fake_edge_gradient
+    "edge_gradient",
+    f"(Tensor left, Tensor right, {_GRAPH}) -> Tensor",
+    edge_products,
+    lambda left, right, edges, value, *_: value.new_empty(value.shape),
 )
 
 

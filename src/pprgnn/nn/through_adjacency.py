@@ -62,17 +62,10 @@ def as_adjacency(
     flow: str = "source_to_target",
     of_matrix: Callable[[Tensor], Tensor] | None = None,
 ) -> Adjacency:
-    """An adjacency as it is; the one of an ``edge_index`` or sparse tensor, built once for the same tensors.
+    """An adjacency as it is; that of an ``edge_index`` or sparse tensor (rows are targets), built once.
 
-    Args:
-        edge_index: An :class:`pprgnn.Adjacency`, an ``edge_index`` or a sparse tensor (rows are targets).
-        edge_weight: One number per column of an ``edge_index``.
-        num_nodes: Rows of the features.
-        dtype: Of the features.
-        normalize: As in :meth:`pprgnn.Adjacency.from_edge_index`; what comes as an adjacency is left as it is.
-        add_self_loops: The same.
-        flow: As in PyG; ``"target_to_source"`` reads an ``edge_index`` the other way round.
-        of_matrix: What is done to a sparse tensor first, where it does not mean what an ``edge_index`` does.
+    ``normalize`` and ``add_self_loops`` are for what is built: an adjacency is left as it is. ``of_matrix`` is
+    done to a sparse tensor first, where it does not mean what an ``edge_index`` does.
     """
     if isinstance(edge_index, Adjacency):
         if edge_weight is not None:
@@ -82,7 +75,6 @@ def as_adjacency(
     sparse = is_torch_sparse_tensor(edge_index)
     if sparse and edge_weight is not None:
         raise ValueError("A sparse adjacency carries its own weights; put edge_weight into it instead.")
-
     if not sparse:
         edge_index = as_edges(edge_index)
 
@@ -97,6 +89,7 @@ def as_adjacency(
     tensors = (edge_index, edge_weight)
     if torch.compiler.is_compiling() or any(each is not None and each.requires_grad for each in tensors):
         return build()  # learned weights change with every step
+    _drop_unused()
     return cached_adjacency(tensors, (num_nodes, flow, of_matrix, *options.values()), build)
 
 
@@ -161,11 +154,16 @@ def cached_adjacency(
     entry = next((entry for entry in _entries if entry.key == key), None)
     if entry is None:
         entry = _Entry(weakref.ref(first), key, build())
-        _entries.insert(0, entry)
+        _drop_unused()
+        _entries[:] = [entry, *_entries][:CAPACITY]
     elif entry.of() is None:  # compiled code gives equal numbers in another tensor
         entry.of = weakref.ref(first)
-    _entries[:] = [each for each in _entries if each.of() is not None][:CAPACITY]
     return entry.adj
+
+
+def _drop_unused() -> None:
+    """Not at every look: the graphs of compiled code come in new tensors each time."""
+    _entries[:] = [entry for entry in _entries if entry.of() is not None]
 
 
 def contents_of(*tensors: Tensor | None) -> tuple[Any, ...]:
