@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from pprgnn.core.activation import TANH, Activation
+
 if TYPE_CHECKING:
     from pprgnn.core.problem import Problem, Recursion
     from pprgnn.core.recursion import Gradients
@@ -62,7 +64,7 @@ def graph_library(like: Tensor, num_nodes: int, num_entries: int) -> ctypes.CDLL
 def library_for(problem: Recursion) -> ctypes.CDLL | None:
     """The library that can run all steps of this problem, or ``None`` for torch operations: the one choice."""
     adj = getattr(problem, "adj", None)
-    if adj is None or problem.b.size(1) > MAX_CHANNELS or not hasattr(problem.activation, "slope"):
+    if adj is None or problem.b.size(1) > MAX_CHANNELS or phi_number(problem.activation) is None:
         return None
     return _library_for(adj.matrix, problem.b)
 
@@ -98,7 +100,7 @@ def descend(
     those as ``halo``, the rows that do. Given ``order``, ``states[0]`` comes out in the caller's node order.
     """
     weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.b.size(1)).contiguous()
-    given = (problem.b, *_far(rows, halo), weight, eps, _slope(problem), n, len(states) - 1)
+    given = (problem.b, *_far(rows, halo), weight, eps, _phi(problem), n, len(states) - 1)
     _call(library, "pprgnn_descend", rows.near, *given, states, order, None, int(warm))
 
 
@@ -123,7 +125,7 @@ def iterate(
     matrix: Tensor,
     b: Tensor,
     weight: Tensor,
-    slope: float,
+    phi: float,
     states: list[Tensor],
     at: Tensor | None,
     warm: bool,
@@ -133,7 +135,7 @@ def iterate(
     Unless ``warm``, the last one is filled first, with X = 0 on the right-hand side.
     """
     far, eps = _far(PartRows.whole(matrix), None), torch.zeros_like(weight[0])  # nothing decays
-    given = (b, *far, weight.contiguous(), eps, ctypes.c_double(slope), 0, len(states) - 1)
+    given = (b, *far, weight.contiguous(), eps, ctypes.c_double(phi), 0, len(states) - 1)
     _call(library, "pprgnn_descend", matrix, *given, states, None, at, int(warm))
 
 
@@ -153,7 +155,7 @@ def ascend(
     Z̄⁽ⁿ⁾ is in ``z[0]``, the next one goes to ``z[1]``, and so on, taking turns.
     """
     weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.weight.size(0)).contiguous()
-    given = (weight, weight.t().contiguous(), *_far(rows, halo), eps, _slope(problem), n, len(states), terms)
+    given = (weight, weight.t().contiguous(), *_far(rows, halo), eps, _phi(problem), n, len(states), terms)
     _call(library, "pprgnn_ascend", rows.near, *given, states, z, sums.b, sums.weight, sums.eps)
 
 
@@ -166,8 +168,15 @@ def _far(rows: PartRows, halo: Tensor | None) -> tuple[object, ...]:
     return *indices, halo, rows.interior, rows.near.size(0)
 
 
-def _slope(problem: Problem) -> ctypes.c_double:
-    return ctypes.c_double(problem.activation.slope)  # type: ignore[attr-defined]
+def phi_number(activation: Activation) -> float | None:
+    """How the kernel is told φ: the slope below 0, or 2 for tanh; ``None``: it does not know it."""
+    return 2.0 if isinstance(activation, type(TANH)) else getattr(activation, "slope", None)
+
+
+def _phi(problem: Problem) -> ctypes.c_double:
+    number = phi_number(problem.activation)
+    assert number is not None
+    return ctypes.c_double(number)
 
 
 def _pointer(tensor: Tensor) -> int:
