@@ -1,9 +1,10 @@
 """The fused CPU kernel gives what the torch operations give, for every shape that it treats in its own way."""
 
+import numpy as np
 import pytest
 import torch
 
-from pprgnn import Adjacency, leaky_relu, solve
+from pprgnn import Activation, Adjacency, leaky_relu, solve
 from pprgnn.core import training_step
 from pprgnn.core.activation import RELU, TANH
 from pprgnn.core.backend import kernel
@@ -23,13 +24,14 @@ def sparse_directed(num_nodes: int, dtype: torch.dtype) -> Adjacency:
     return Adjacency.from_edge_index(edges, weight, num_nodes, normalize="row")
 
 
-def results(adj, channels, slope, grad_terms=4, per_channel=False) -> list[torch.Tensor]:
+def results(adj, channels, phi, grad_terms=4, per_channel=False) -> list[torch.Tensor]:
     """State and gradients. b and weight in the type of the graph."""
     b = draw_b(adj.num_nodes, channels).to(adj.dtype).requires_grad_()
     weight = draw_weight(channels, 2.0).to(adj.dtype).requires_grad_()
     eps = torch.linspace(0.2, 0.9, channels) if per_channel else torch.tensor(0.5)
     eps = eps.to(adj.dtype).requires_grad_()
-    options = {"depth": 6, "grad_terms": grad_terms, "activation": leaky_relu(slope)}
+    activation = leaky_relu(phi) if isinstance(phi, float) else phi
+    options = {"depth": 6, "grad_terms": grad_terms, "activation": activation}
     state = solve(b, weight, adj, eps=eps, **options).state
     grad_out = draw_b(adj.num_nodes, channels, seed=1).to(adj.dtype)
     return [state.detach(), *torch.autograd.grad(state, (b, weight, eps), grad_out)]
@@ -50,9 +52,42 @@ def assert_same(fused, plain, tolerance):
 @needs_kernel
 @pytest.mark.parametrize("channels", [1, 3, 4, 8, 15, 16, 17, 31, 33, 64, 67, 128, 129, 200, 256])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_every_width(channels, dtype, monkeypatch):
-    accuracy = 1e-12 if dtype == torch.float64 else 2e-5
-    assert_same(*both(monkeypatch, sparse_directed(101, dtype), channels, 0.0), accuracy)
+@pytest.mark.parametrize("phi", [RELU, TANH], ids=["relu", "tanh"])
+def test_every_width(channels, dtype, phi, monkeypatch):
+    accuracy = 1e-12 if dtype == torch.float64 else 2e-5 if phi is RELU else 1e-4  # with tanh, sums cancel
+    assert_same(*both(monkeypatch, sparse_directed(101, dtype), channels, phi), accuracy)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("channels", [1, 19])
+def test_tanh_is_right_to_twice_eps_wherever_it_is_asked(dtype, channels, monkeypatch):
+    """Of numbers from the smallest to the largest; the next more precise type tells what is right."""
+    monkeypatch.delenv("PPRGNN_KERNEL", raising=False)
+    info, count = torch.finfo(dtype), 20_000 * channels
+    sizes = torch.logspace(-37, 38, count, dtype=torch.float64)
+    edges = torch.tensor([0.0, info.tiny, info.eps, 0.17328, 0.34657, 0.3466, 9.01, 19.06, info.max, torch.inf])
+    z = torch.cat([edges.double(), sizes, torch.linspace(0, 25, count, dtype=torch.float64)]).to(dtype)
+    z = torch.stack([z, -z], dim=1).flatten()[: 4 * count].reshape(-1, channels)
+    alone = Adjacency.from_edge_index(torch.empty(2, 0).long(), num_nodes=len(z), dtype=dtype)
+    found = torch.empty_like(z)
+    fused = Problem(z, torch.zeros(channels, channels, dtype=dtype), torch.ones((), dtype=dtype), alone, TANH)
+    kernel.descend(kernel.library_for(fused), fused, kernel.PartRows.whole(alone.matrix), [found], 0)
+    right = z.numpy().astype("longdouble" if dtype == torch.float64 else "float64")
+    right = np.tanh(right)
+    wrong = np.abs(found.numpy() - right) / np.maximum(np.abs(right), info.tiny)
+    assert float(wrong.max()) <= 2 * info.eps
+    assert float(found.abs().max()) == 1.0
+
+
+@needs_kernel
+def test_what_is_not_a_number_stays_one_under_tanh(monkeypatch):
+    monkeypatch.delenv("PPRGNN_KERNEL", raising=False)
+    given = problem(activation=TANH, channels=5)
+    given.b[1, 2] = torch.nan
+    found = torch.empty_like(given.b)
+    kernel.descend(kernel.library_for(given), given, kernel.PartRows.whole(given.adj.matrix), [found], 0)
+    assert found.isnan().nonzero().tolist() == [[1, 2]]
 
 
 @needs_kernel
@@ -103,7 +138,9 @@ def test_it_is_used_exactly_where_it_fits(monkeypatch):
     assert kernel.library_for(problem(dtype=torch.float32, activation=leaky_relu(0.2))) is not None
     assert kernel.library_for(problem(channels=kernel.MAX_CHANNELS)) is not None
     assert kernel.library_for(problem(channels=kernel.MAX_CHANNELS + 1)) is None
-    assert kernel.library_for(problem(activation=TANH)) is None
+    assert kernel.library_for(problem(activation=TANH)) is not None
+    softsign = Activation(torch.nn.functional.softsign, lambda z: (1 + z.abs()) ** -2, lipschitz=1.0)
+    assert kernel.library_for(problem(activation=softsign)) is None
     monkeypatch.setenv("PPRGNN_KERNEL", "torch")
     assert kernel.library_for(problem()) is None
 

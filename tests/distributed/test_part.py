@@ -374,8 +374,8 @@ def test_interior_rows_are_computed_while_rows_travel(library, back, monkeypatch
     halo = exchange.wait()  # the same memory each time
     events.clear()
     noted("multiply", kernel)
-    noted("step", kernel)
-    noted("adjoint_step", kernel)
+    noted("descend", kernel)
+    noted("ascend", kernel)
     out, scratch = torch.empty_like(problem.b), torch.empty_like(problem.b)
     if back:
         pull_back(problem, problem.b.relu(), [problem.b.relu()], problem.b, 1, 2, (True, True, True, False), False)

@@ -10,10 +10,9 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from pprgnn import Adjacency, Certificate, Measured
-from pprgnn.core.last_step import LastStep, mean_scale, of_first_hop, of_root
 from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.nn import PPRGNN, PPRConv, freeze_depth
-from pprgnn.nn.linear_output import AS_PUBLISHED
+from pprgnn.nn.linear_output import AS_PUBLISHED, LastStep, mean_scale, of_first_hop, of_root
 from tests import reference
 
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 3, 4, 5, 5, 2], [1, 0, 2, 1, 3, 4, 3, 4, 0, 5]])

@@ -5,7 +5,7 @@ import torch
 from torch_geometric.nn import summary
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.nn import PPRGNN
+from pprgnn.nn import PPRGNN, through_adjacency
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
 
@@ -26,6 +26,7 @@ def test_logits_may_be_negative():
 
 
 def test_layers_share_one_adjacency(monkeypatch):
+    through_adjacency._entries.clear()
     built = []
     original = Adjacency._build.__func__
     monkeypatch.setattr(

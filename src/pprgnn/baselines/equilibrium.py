@@ -320,8 +320,9 @@ class _Iteration:
         if self.library is not None:
             # The state to start from is at the end; both buffers in turn from there to the front.
             states = [self.last if (count - n) % 2 == 0 else self.before for n in range(count + 1)]
-            slope = self.activation.slope  # type: ignore[attr-defined]
-            kernel.iterate(self.library, self.matrix, self.b, self.weight, slope, states, self.at, self.started)
+            phi = kernel.phi_number(self.activation)
+            assert phi is not None
+            kernel.iterate(self.library, self.matrix, self.b, self.weight, phi, states, self.at, self.started)
             if count % 2:
                 self.last, self.before = self.before, self.last
         else:

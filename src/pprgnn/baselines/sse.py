@@ -202,8 +202,7 @@ class SSENet(Baseline):
         if x.requires_grad:  # learned rows, which change with every step
             return adj.fingerprint
         if self._features is None or not torch.equal(self._features[0], x):
-            place = torch.zeros(x.numel(), dtype=torch.int32, device=x.device)
-            self._features = x, fingerprint(place[:1], place, x.reshape(-1))
+            self._features = x, fingerprint(x)
         return (adj.fingerprint + self._features[1]) % 2**62
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+BLOCK = 1 << 14  # numbers at a time of a fingerprint: they stay in the cache of the processor
 
 
 def index_dtype(num_nodes: int, num_entries: int) -> torch.dtype:
@@ -148,36 +148,33 @@ def ranges(starts: Tensor, sizes: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- fingerprints
-def fingerprint(crow: Tensor, col: Tensor, value: Tensor) -> int:
-    """Mix every index and every bit of the values of a CSR matrix; the same matrix always gives the same number.
+def fingerprint(*tensors: Tensor) -> int:
+    """A number that follows every bit of dense tensors, the same in every process.
 
-    Sums of integers wrap around but do not round: the order in which they are added does not matter.
+    One pass, in the memory of a block.
     """
-    bits = value.detach().view(BITS[value.element_size()])
-    entries = col.to(torch.int64, copy=True).mul_(0x1E3779B97F4A7C15).add_(bits, alpha=0x3F58476D1CE4E5B9)
-    ends = crow.to(torch.int64, copy=True).mul_(0x14D049BB133111EB)
-    return int(_mixed(entries) * 31 + _mixed(ends))
+    total = 0
+    for tensor in tensors:
+        data = tensor.detach().reshape(-1)
+        if data.stride() != (1,) or data.storage_offset() * data.element_size() % 8:
+            data = data.clone(memory_format=torch.contiguous_format)  # words start at multiples of eight bytes
+        data, multipliers = data.view(torch.uint8), _multipliers(data.device)
+        end = data.numel() // 8 * 8
+        sums = [torch.sum(data[end:] * multipliers[: data.numel() - end])]  # fewer bytes than a word
+        for words in torch.split(data[:end].view(torch.int64), BLOCK):
+            mixed = torch.bitwise_right_shift(words, 32).bitwise_xor_(words)  # signs must not get lost at the top
+            sums.append(mixed.mul_(multipliers[: words.numel()]).sum())
+        for each in torch.stack(sums).tolist():  # one after the other: the order of blocks and tensors matters
+            total = (total * 0x2545F4914F6CDD1D + each) % 2**64
+    return total % 2**63  # fits a tensor
 
 
-def _mixed(x: Tensor) -> Tensor:
-    """The sum of the scrambled entries; overwrites ``x``, because fresh memory costs more than the arithmetic."""
-    scratch = torch.arange(len(x), device=x.device)
-    x.add_(scratch, alpha=0x2545F4914F6CDD1D)  # the place of an entry matters
-    for shift in (29, 32):
-        torch.bitwise_right_shift(x, shift, out=scratch)
-        x.bitwise_xor_(scratch).mul_(0x369DEA0F31A53F85)
-    return x.sum()
-
-
-def fingerprint_of(tensors: Iterable[Tensor]) -> int:
-    """A number that is the same for the same numbers in the same order."""
-    mixed = [int(_mixed(_bits(each).to(torch.int64, copy=True))) for each in tensors]
-    return sum(number * (31 + place) for place, number in enumerate(mixed))
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    flat = tensor.detach().reshape(-1)
-    return flat.contiguous().view(BITS[flat.element_size()]) if flat.is_floating_point() else flat
+@cache
+def _multipliers(device: torch.device) -> Tensor:
+    draw = torch.Generator("cpu").manual_seed(0)
+    with torch.inference_mode(False):
+        numbers = torch.randint(-(2**62), 2**62, (BLOCK,), generator=draw, device="cpu").mul_(2).add_(1)
+    return numbers.to(device)
 
 
 # ------------------------------------------------------------------------------------------------------ node order

@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from pprgnn.core.measure import Comparison, compare, influences, prove
+from pprgnn.core.measure import Comparison, compare, described, influences, prove
 from pprgnn.core.problem import Recursion
-from pprgnn.core.solution import Depth, Status
+from pprgnn.core.solution import Depth, Solution, Status
 
 
 class DepthRule(Protocol):
@@ -37,17 +37,19 @@ Run = Callable[[int], tuple[Result, Ends]]  # a pass of some depth
 
 def run_at_depth(
     rule: DepthRule, problem: Recursion, tol: float, max_depth: int, levels: int, run: Run[Result], training: bool
-) -> tuple[Depth, Result]:
-    """Run a pass as deep as the rule says; a rule that re-uses depths also looks at what came out.
+) -> tuple[Solution, Result]:
+    """Run and describe a pass as deep as the rule says; a rule that re-uses depths also looks at what came out.
 
     ``training``: whether this is one of many steps, whose depths may be re-used, and not an answer.
     """
     watch = getattr(rule, "run", None)
     if watch is not None:
-        found, result = watch(problem, tol, max_depth, levels, run, training)
-        return found, result
-    found = rule.choose(problem, tol, max_depth, levels)
-    return found, run(found.k)[0]
+        found, result, state = watch(problem, tol, max_depth, levels, run, training)
+    else:
+        found = rule.choose(problem, tol, max_depth, levels)
+        result, ends = run(found.k)
+        state = ends()[0]
+    return described(problem, state, found, tol, max_depth), result
 
 
 @dataclass(frozen=True)

@@ -82,22 +82,25 @@ class DepthMemory:
 
     def run(
         self, problem: Recursion, tol: float, max_depth: int, levels: int, run: Run[Result], training: bool
-    ) -> tuple[Depth, Result]:
-        """A pass, checked where it must be; see :func:`pprgnn.core.depth.run_at_depth`."""
+    ) -> tuple[Depth, Result, Tensor]:
+        """A pass, checked where it must be, and its state; see :func:`pprgnn.core.depth.run_at_depth`."""
         scale = problem.space.norm(problem.b)
         # B = 0 teaches nothing about other inputs, and numbers that may underflow need more than a comparison.
         if not scale * TINY > torch.finfo(problem.b.dtype).smallest_normal or max_depth <= levels + 1:
             found = self.rule.choose(problem, tol, max_depth, levels)
-            return found, run(found.k)[0]
+            result, ends = run(found.k)
+            return found, result, ends()[0]
         trial = _Trial(problem, tol, max_depth, levels, run, scale)
-        if not training:
-            return self._answer(trial)
+        found = self._training_step(trial) if training else self._answer(trial)
+        return found, trial.result, trial.ends[0]
+
+    def _training_step(self, trial: _Trial[Any]) -> Depth:
         if self._failure is not None and self._pause > 0:  # warns again, but does not search in every step
             self._pause -= 1
             trial.go(self._failure.k)
-            known = Depth(trial.depth, self._failure.status, estimated_error=self._failure.measured_error)
-            return known, trial.result
-        step = look_at(problem, scale, rows=self._peak > SENSITIVE)
+            return Depth(trial.depth, self._failure.status, estimated_error=self._failure.measured_error)
+        problem, max_depth = trial.problem, trial.max_depth
+        step = look_at(problem, trial.scale, rows=self._peak > SENSITIVE)
         if self._last is None:
             self._before = step
             guess = trial.guess(START)
@@ -112,12 +115,12 @@ class DepthMemory:
         differences = differences._replace(output=abs(trial.log_output - self._last.log_output))
         if self._must_check(differences, trial.depth):
             return self._checked(trial, step, differences)
-        self._work += trial.depth + 2 * levels  # a backward term costs about two forward steps
+        self._work += trial.depth + 2 * trial.levels  # a backward term costs about two forward steps
         self._depth = trial.depth
         error = self._last.log_error_at(trial.depth, step)
         capped = trial.depth == max_depth and error > trial.aim
         status = Status.CAPPED if capped else Status.ROUNDING if self._rounding else Status.REUSED
-        return Depth(trial.depth, status, estimated_error=math.exp(min(error, 700.0))), trial.result
+        return Depth(trial.depth, status, estimated_error=math.exp(min(error, 700.0)))
 
     def _expected_depth(self, trial: _Trial[Any], step: TrainingStep, differences: Differences) -> int:
         """From the step checked last or, in a row of steps with other inputs, from what those needed."""
@@ -152,9 +155,7 @@ class DepthMemory:
         )
         return unseen or self._unchecked >= min(8, 3 + self._good_checks // 4)
 
-    def _checked(
-        self, trial: _Trial[Result], step: TrainingStep, differences: Differences | None
-    ) -> tuple[Depth, Result]:
+    def _checked(self, trial: _Trial[Any], step: TrainingStep, differences: Differences | None) -> Depth:
         """Compare the pass with a shallower one, and go deeper until two agree; learn from it."""
         self.checks += 1
         disturbed = float(self._rounding or self.checks % 2 == 1)
@@ -187,7 +188,7 @@ class DepthMemory:
         if not (found.status.converged or self._rounding):
             self._last, self._failure, self._failed = None, found, self._failed + 1
             self._pause = min(2**self._failed, 64)
-            return found, trial.result
+            return found
         self._failed, self._failure = 0, None
         trial.least_peak = 0.9 * self._peak
         self._peak, self._delicate = trial.peak, trial.delicate
@@ -203,22 +204,22 @@ class DepthMemory:
             self._needed.append(self._last.enough(trial.aim))
             self._good_checks = self._good_checks + 1 if passed else 0
         self._depth, self._work, self._unchecked = trial.depth, trial.depth + 2.0 * trial.levels, 0
-        return found, trial.result
+        return found
 
-    def _answer(self, trial: _Trial[Result]) -> tuple[Depth, Result]:
+    def _answer(self, trial: _Trial[Any]) -> Depth:
         """Checked on this very input, and proved where that costs no more; nothing is learned from it."""
         bounds = trial.problem.bounds()
         proved = bounds.depth(trial.tol, trial.max_depth, trial.levels)
         if proved is not None and proved <= 1.5 * max(self._depth, START):
             trial.go(proved)
-            return Depth(trial.depth, Status.CERTIFIED, bounds.error(trial.depth)), trial.result
+            return Depth(trial.depth, Status.CERTIFIED, bounds.error(trial.depth))
         # Not from training alone: two shallow passes may agree because both miss what grows slowly.
         trial.go(max(self._depth, trial.guess(START)))
         trial.compare(0.0)
         found = trial.deepen(lambda: trial.depth, rounding=False)
         if found.status.converged and trial.beyond:
             found = replace(found, status=Status.CAPPED)
-        return found, trial.result
+        return found
 
     # ---------------------------------------------------------------------------------------------------- state
     def state(self) -> dict[str, Any]:
@@ -361,7 +362,7 @@ class _Trial(Generic[Result]):
         """What rounding does to a pass that agrees with another one, since both may be on a wrong branch."""
         pairs = PAIRS if self.unrelated else PAIRS[:2]
         error, harmless, products = estimated(self.problem, self.ends[0], self.depth, self.tol, pairs)
-        found = replace(found.with_products(products), rounding_error=error)
+        found = replace(found, products=found.products + products, rounding_error=error)
         if not harmless:
             return replace(found, status=Status.ROUNDING)
         return replace(found, status=Status.CAPPED) if self.beyond else found

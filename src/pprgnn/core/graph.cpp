@@ -1,5 +1,5 @@
 // From a list of edges to a matrix in a cache-friendly node order: sorting entries, finding the order, applying it.
-// csr.py and order.py do the same with torch and SciPy, to the last bit, and say what the steps are for.
+// csr.py does the same with torch and SciPy, to the last bit, and says what the steps are for.
 //
 // Plain C interface, no Python and no torch headers: kernel.py loads it with ctypes.
 #include <omp.h>

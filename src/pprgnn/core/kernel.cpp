@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,6 @@ struct Lanes {
     typedef T vec __attribute__((vector_size(kBytes)));
     typedef T loose __attribute__((vector_size(kBytes), aligned(sizeof(T)), may_alias));
     static constexpr int count = kBytes / sizeof(T);
-    static constexpr int panel = kVectors * count;  // columns of one register tile
 };
 
 template <class T>
@@ -147,31 +147,49 @@ void gather_far(const Far<T>& far, int64_t d, int64_t begin, int64_t end, T* out
         }
 }
 
-// c (kRows x panel) = or += a' b, where a' has element (m, k) at a[m * a_row + k * a_col] and b is k x panel.
-template <class T>
+// c (kRows x panel) = or += a' b, where a' has element (m, k) at a[m * a_row + k * a_col] and b is k x panel, of
+// `vectors` vectors.
+template <class T, int vectors>
 __attribute__((noinline)) void tile(const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, int64_t depth,
                                     T* c, int64_t c_row, bool fresh) {
     using vec = typename Lanes<T>::vec;
     constexpr int L = Lanes<T>::count;
-    vec sum[kRows][kVectors];
+    vec sum[kRows][vectors];
     UNROLL for (int m = 0; m < kRows; ++m)
-        UNROLL for (int v = 0; v < kVectors; ++v) sum[m][v] = fresh ? vec{} : load(c + m * c_row + v * L);
+        UNROLL for (int v = 0; v < vectors; ++v) sum[m][v] = fresh ? vec{} : load(c + m * c_row + v * L);
     for (int64_t k = 0; k < depth; ++k) {
-        vec right[kVectors];
-        UNROLL for (int v = 0; v < kVectors; ++v) right[v] = load(b + k * b_row + v * L);
+        vec right[vectors];
+        UNROLL for (int v = 0; v < vectors; ++v) right[v] = load(b + k * b_row + v * L);
         UNROLL for (int m = 0; m < kRows; ++m) {
             const T left = a[m * a_row + k * a_col];
-            UNROLL for (int v = 0; v < kVectors; ++v) sum[m][v] += left * right[v];
+            UNROLL for (int v = 0; v < vectors; ++v) sum[m][v] += left * right[v];
         }
     }
     UNROLL for (int m = 0; m < kRows; ++m)
-        UNROLL for (int v = 0; v < kVectors; ++v) store(c + m * c_row + v * L, sum[m][v]);
+        UNROLL for (int v = 0; v < vectors; ++v) store(c + m * c_row + v * L, sum[m][v]);
 }
+
+// Register tiles as wide as suits the channels: of a wide one, a narrow state would fill a part only.
+template <class T>
+struct Panel {
+    int columns;
+    decltype(&tile<T, 1>) tile;
+
+    explicit Panel(int64_t d) {
+        constexpr int L = Lanes<T>::count;
+        if (d <= L) columns = L, tile = pick<1>();
+        else if (d <= 2 * L || kVectors == 2) columns = 2 * L, tile = pick<2>();
+        else columns = kVectors * L, tile = pick<kVectors>();
+    }
+    template <int vectors>
+    static decltype(&::tile<T, 1>) pick() { return &::tile<T, vectors>; }
+    int64_t width(int64_t d) const { return round_up(d, columns); }
+};
 
 // W (d x d) as panels of `panel` columns, kDepth rows at a time, so that `tile` reads it front to back.
 template <class T>
 void pack(const T* w, int64_t d, T* packed) {
-    constexpr int panel = Lanes<T>::panel;
+    const int panel = Panel<T>(d).columns;
     const int64_t width = round_up(d, panel);
     for (int64_t k0 = 0; k0 < d; k0 += kDepth) {
         const int64_t depth = std::min<int64_t>(kDepth, d - k0);
@@ -185,49 +203,123 @@ void pack(const T* w, int64_t d, T* packed) {
 // out (rows x width) = left (rows x d) W; rows are rounded up, the surplus ones hold zeros or old numbers.
 template <class T>
 void multiply(const T* left, const T* packed, int64_t rows, int64_t d, int64_t width, T* out) {
-    constexpr int panel = Lanes<T>::panel;
+    const Panel<T> panel(d);
     for (int64_t k0 = 0; k0 < d; k0 += kDepth) {
         const int64_t depth = std::min<int64_t>(kDepth, d - k0);
-        for (int64_t j = 0; j < width; j += panel)
+        for (int64_t j = 0; j < width; j += panel.columns)
             for (int64_t r = 0; r < rows; r += kRows)
-                tile<T>(left + r * width + k0, width, 1, packed + k0 * width + j * depth, panel, depth,
-                        out + r * width + j, width, k0 == 0);
+                panel.tile(left + r * width + k0, width, 1, packed + k0 * width + j * depth, panel.columns, depth,
+                           out + r * width + j, width, k0 == 0);
     }
 }
 
-// y = phi(beta * x + b) with phi(z) = z for z > 0, slope * z otherwise; x may be null for 0. Given a state `at`,
-// phi'(at) * (beta * x + b) instead: a step of the adjoint of an equilibrium.
+// phi is told by a number: a slope in [0, 1] for phi(z) = z where z > 0 and slope * z elsewhere, or kTanh.
+constexpr int kTanh = 2;
+
+// tanh z = m / (m + 2) with m = exp(2|z|) - 1 = 2^n q + (2^n - 1), where q = exp(r) - 1 by its power series, |r| <=
+// log(2) / 2: nothing cancels, so the error is a few units in the last place. A NaN stays one.
 template <class T>
-void activate(const T* x, const T* beta, const T* b, T slope, int64_t d, T* y, const T* at = nullptr) {
-    constexpr int L = Lanes<T>::count;
-    int64_t j = 0;
-    for (; j + L <= d; j += L) {
-        auto z = load(b + j);
-        if (x) z += load(beta + j) * load(x + j);
-        auto low = slope * z + T(0);  // + 0 turns -0 into 0
-        store(y + j, (at ? load(at + j) : z) > 0 ? z : low);
-    }
-    for (; j < d; ++j) {
-        const T z = x ? beta[j] * x[j] + b[j] : b[j];
-        y[j] = (at ? at[j] : z) > 0 ? z : slope * z + T(0);
-    }
+typename Lanes<T>::vec tanh_of(typename Lanes<T>::vec z) {
+    using vec = typename Lanes<T>::vec;
+    constexpr bool wide = sizeof(T) == 8;
+    typedef typename std::conditional<wide, int64_t, int32_t>::type whole;
+    typedef whole wholes __attribute__((vector_size(kBytes)));
+    constexpr int mantissa = wide ? 52 : 23, terms = wide ? 14 : 8;
+    constexpr T one = T(whole(1) << (mantissa - 1)) * 3;  // added to n, its last bits are those of n
+    constexpr T largest = wide ? 44 : 20;               // from there on tanh is 1, or rounds to it
+    constexpr T log2_high = wide ? 0.69314718060195446014404296875 : 0.693359375;  // n times it is exact
+    constexpr T log2_low = wide ? -4.2009150726810847291823e-11 : -2.1219444005469058277e-4;
+    vec y = 2 * (z < 0 ? -z : z);
+    y = y < largest ? y : vec{} + largest;
+    const vec shifted = y * T(1.44269504088896340736) + one, n = shifted - one;
+    const vec r = (y - n * log2_high) - n * log2_low;
+    vec q = {};
+    T inverse[terms + 1] = {1};  // of the factorials
+    for (int k = 1; k <= terms; ++k) inverse[k] = inverse[k - 1] / k;
+    UNROLL for (int k = terms; k >= 2; --k) q = q * r + inverse[k];
+    q = q * r * r + r;
+    const vec power = (vec)(((wholes)shifted << mantissa) + (whole(wide ? 1023 : 127) << mantissa));  // 2^n
+    const vec m = power * q + (power - 1), size = m / (m + 2);
+    return z != z ? z : z < 0 ? -size : size;
 }
 
-// z = phi'(at) * bar, added to total; phi' is read off the state.
-template <class T>
-void chain(const T* bar, const T* at, T slope, int64_t d, T* z, T* total) {
+template <class T, bool is_tanh>
+typename Lanes<T>::vec activated(typename Lanes<T>::vec z, T phi) {
+    if constexpr (is_tanh) return tanh_of<T>(z);
+    const auto low = phi * z + T(0);  // + 0 turns -0 into 0
+    return z > 0 ? z : low;
+}
+
+// phi'(at) * bar; phi' is read off the state.
+template <class T, bool is_tanh>
+typename Lanes<T>::vec pulled(typename Lanes<T>::vec bar, typename Lanes<T>::vec at, T phi) {
+    if constexpr (is_tanh) return bar - bar * at * at;
+    const auto low = phi * bar + T(0);
+    return at > 0 ? bar : low;
+}
+
+// A vector at a time: work(j, Whole()) for those from j on, and at the end work(j, count) for what fills no vector.
+struct Whole {};
+
+template <class T, class Work>
+void by_vectors(int64_t d, Work work) {
     constexpr int L = Lanes<T>::count;
     int64_t j = 0;
-    for (; j + L <= d; j += L) {
-        auto high = load(bar + j), low = slope * high;
-        auto result = load(at + j) > 0 ? high : low;
-        store(z + j, result);
-        store(total + j, load(total + j) + result);
-    }
-    for (; j < d; ++j) {
-        z[j] = at[j] > 0 ? bar[j] : slope * bar[j];
-        total[j] += z[j];
-    }
+    for (; j + L <= d; j += L) work(j, Whole());
+    if (j < d) work(j, int(d - j));
+}
+
+template <class T>
+typename Lanes<T>::vec load(const T* p, Whole) {
+    return load(p);
+}
+
+template <class T>
+typename Lanes<T>::vec load(const T* p, int count) {
+    typename Lanes<T>::vec v = {};
+    std::memcpy(&v, p, count * sizeof(T));
+    return v;
+}
+
+template <class T>
+void store(T* p, typename Lanes<T>::vec v, Whole) {
+    store(p, v);
+}
+
+template <class T>
+void store(T* p, typename Lanes<T>::vec v, int count) {
+    std::memcpy(p, &v, count * sizeof(T));
+}
+
+template <class T, bool is_tanh>
+__attribute__((noinline)) void activate_as(const T* x, const T* beta, const T* b, T phi, int64_t d, T* y, const T* at) {
+    by_vectors<T>(d, [=](int64_t j, auto count) {
+        auto z = load(b + j, count);
+        if (x) z += load(beta + j, count) * load(x + j, count);
+        store(y + j, at ? pulled<T, is_tanh>(z, load(at + j, count), phi) : activated<T, is_tanh>(z, phi), count);
+    });
+}
+
+// y = phi(beta * x + b); x may be null for 0. Given a state `at`, phi'(at) * (beta * x + b) instead: a step of the
+// adjoint of an equilibrium.
+template <class T>
+void activate(const T* x, const T* beta, const T* b, T phi, int64_t d, T* y, const T* at = nullptr) {
+    (phi == kTanh ? activate_as<T, true> : activate_as<T, false>)(x, beta, b, phi, d, y, at);
+}
+
+template <class T, bool is_tanh>
+void chain_as(const T* bar, const T* at, T phi, int64_t d, T* z, T* total) {
+    by_vectors<T>(d, [=](int64_t j, auto count) {
+        const auto result = pulled<T, is_tanh>(load(bar + j, count), load(at + j, count), phi);
+        store(z + j, result, count);
+        store(total + j, load(total + j, count) + result, count);
+    });
+}
+
+// z = phi'(at) * bar, added to total.
+template <class T>
+void chain(const T* bar, const T* at, T phi, int64_t d, T* z, T* total) {
+    (phi == kTanh ? chain_as<T, true> : chain_as<T, false>)(bar, at, phi, d, z, total);
 }
 
 // What a thread works in, a block of rows at a time.
@@ -247,7 +339,7 @@ struct Scratch {
 
 // Rows of one step, target(row) = φ(β (A g)[row] W + b[row]); `beta` of the scratch holds β. mask: see activate.
 template <class T, class Target, class Mask>
-void step_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* packed, int64_t width, const T* b, T slope,
+void step_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* packed, int64_t width, const T* b, T phi,
                const T* state, const Scratch<T>& scratch, Target target, Mask mask) {
     for (int64_t row = rows.begin; row < rows.end; row += kBlock) {
         const int64_t count = std::min<int64_t>(kBlock, rows.end - row);
@@ -255,60 +347,38 @@ void step_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* packed,
         gather_far(far, g.d, row, row + count, scratch.product, width);
         multiply(scratch.product, packed, count, g.d, width, scratch.out);
         for (int64_t r = 0; r < count; ++r)
-            activate(scratch.out + r * width, scratch.beta, b + (row + r) * g.d, slope, g.d, target(row + r),
+            activate(scratch.out + r * width, scratch.beta, b + (row + r) * g.d, phi, g.d, target(row + r),
                      mask(row + r));
     }
 }
 
-// states[n] = G(n) for n = depth ... 0. With an order, row r of G(0) goes to row order[r]: where the caller wants it.
-// `warm`: states[depth] is already there. `at`: see activate.
+// The given rows of states[i] = G(first + i) for i = steps - 1 ... 0, each from the one before it; rows that come from
+// elsewhere are good for a single step. With an order, row r of states[0] goes to row order[r]: where the caller wants
+// it. `warm`: states[steps] is already there. `at`: see activate.
 template <class T>
-int forward(Graph<T> g, const T* b, const T* w, const T* eps, T slope, int64_t depth, T* const* states,
-            const int64_t* order, const T* at, bool warm, int threads) {
-    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
+int descend(Graph<T> g, Far<T> far, Rows all, const T* b, const T* w, const T* eps, T phi, int64_t first,
+            int64_t steps, T* const* states, const int64_t* order, const T* at, bool warm, int threads) {
+    const int64_t d = g.d, width = Panel<T>(d).width(d);
     T* packed = allocate<T>(d * width);
     if (!packed) return 1;
     pack(w, d, packed);
-    const auto target = [=](int64_t n, int64_t row) { return states[n] + (n == 0 && order ? order[row] : row) * d; };
+    const auto target = [=](int64_t i, int64_t row) { return states[i] + (i == 0 && order ? order[row] : row) * d; };
     const auto mask = [=](int64_t row) { return at ? at + row * d : nullptr; };
     int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
-        const Rows rows = my_rows(g, {0, g.n});
+        const Rows rows = my_rows(g, all);
         Scratch<T> scratch(width);
         failed |= scratch.failed();
         if (!failed && !warm)
             for (int64_t row = rows.begin; row < rows.end; ++row)
-                activate<T>(nullptr, nullptr, b + row * d, slope, d, target(depth, row), mask(row));
-        for (int64_t n = depth - 1; n >= 0; --n) {
+                activate<T>(nullptr, nullptr, b + row * d, phi, d, target(steps, row), mask(row));
+        for (int64_t i = steps - 1; i >= 0; --i) {
 #pragma omp barrier
             if (failed) continue;
-            scratch.decay(n, eps, d);
-            step_rows(g, Far<T>{}, rows, packed, width, b, slope, states[n + 1], scratch,
-                      [=](int64_t row) { return target(n, row); }, mask);
-        }
-    }
-    std::free(packed);
-    return failed;
-}
-
-// The given rows of G(n) from G(n + 1), some of whose rows come from elsewhere.
-template <class T>
-int step(Graph<T> g, Far<T> far, Rows all, const T* b, const T* w, const T* eps, T slope, int64_t n, const T* state,
-         T* out, int threads) {
-    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
-    T* packed = allocate<T>(d * width);
-    if (!packed) return 1;
-    pack(w, d, packed);
-    int failed = 0;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        Scratch<T> scratch(width);
-        failed |= scratch.failed();
-        if (!failed) {
-            scratch.decay(n, eps, d);
-            step_rows(g, far, my_rows(g, all), packed, width, b, slope, state, scratch,
-                      [=](int64_t row) { return out + row * d; }, [](int64_t) { return static_cast<T*>(nullptr); });
+            scratch.decay(first + i, eps, d);
+            step_rows(g, far, rows, packed, width, b, phi, states[i + 1], scratch,
+                      [=](int64_t row) { return target(i, row); }, mask);
         }
     }
     std::free(packed);
@@ -335,9 +405,9 @@ struct AdjointScratch : Scratch<T> {
 
 // Rows of one term: P = A' Z̄ β; term += G' P; and, unless `last`, the next Z̄ = φ'(G) ∘ (P W') with B̄ += Z̄.
 template <class T>
-void adjoint_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* packed, int64_t width, T slope,
+void adjoint_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* packed, int64_t width, T phi,
                   const T* z, const T* below, bool last, T* next, T* b_bar, const AdjointScratch<T>& scratch) {
-    constexpr int panel = Lanes<T>::panel;
+    const Panel<T> panel(g.d);
     const int64_t d = g.d, stride = scratch.stride;
     T *product = scratch.product, *state = scratch.state;
     for (int64_t row = rows.begin; row < rows.end; row += kBlock) {
@@ -349,12 +419,12 @@ void adjoint_rows(const Graph<T>& g, const Far<T>& far, Rows rows, const T* pack
             std::memcpy(state + r * stride, below + (row + r) * d, d * sizeof(T));
         }
         for (int64_t i = 0; i < scratch.tall; i += kRows)
-            for (int64_t j = 0; j < width; j += panel)
-                tile<T>(state + i, 1, stride, product + j, width, count, scratch.term + i * width + j, width, false);
+            for (int64_t j = 0; j < width; j += panel.columns)
+                panel.tile(state + i, 1, stride, product + j, width, count, scratch.term + i * width + j, width, false);
         if (last) continue;
         multiply(product, packed, count, d, width, scratch.out);
         for (int64_t r = 0; r < count; ++r)
-            chain(scratch.out + r * width, state + r * stride, slope, d, next + (row + r) * d, b_bar + (row + r) * d);
+            chain(scratch.out + r * width, state + r * stride, phi, d, next + (row + r) * d, b_bar + (row + r) * d);
     }
 }
 
@@ -380,13 +450,14 @@ void add_up(const std::vector<AdjointScratch<T>*>& parts, Rows rows, int64_t d, 
         }
 }
 
-// The adjoint. B̄ = Z̄(0), which is in z[0]; then for n = 0 ... products-1 the terms of adjoint_rows with
-// G = states[n], which is G(n + 1), and the next Z̄ while n + 1 < terms. z[0] and z[1] alternate. W̄ and ε̄ are added
-// to what is there.
+// The given rows of the terms n = first ... first + products - 1, see adjoint_rows: from Z̄(first), which is in z[0],
+// with G = states[i], which is G(n + 1), and the next Z̄ while n + 1 < terms. z[0] and z[1] alternate. B̄, W̄ and ε̄ are
+// added to what is there. Rows that come from elsewhere are good for a single term.
 template <class T>
-int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t products, int64_t terms,
-            const T* const* states, T* const* z, T* b_bar, T* w_bar, T* eps_bar, int threads) {
-    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
+int ascend(Graph<T> g, Far<T> far, Rows all, const T* w, const T* w_t, const T* eps, T phi, int64_t first,
+           int64_t products, int64_t terms, const T* const* states, T* const* z, T* b_bar, T* w_bar, T* eps_bar,
+           int threads) {
+    const int64_t d = g.d, width = Panel<T>(d).width(d);
     T* packed = allocate<T>(d * width);
     if (!packed) return 1;
     pack(w_t, d, packed);
@@ -395,50 +466,20 @@ int adjoint(Graph<T> g, const T* w, const T* w_t, const T* eps, T slope, int64_t
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         const int team = omp_get_num_threads(), part = omp_get_thread_num();
-        const Rows rows = my_rows(g, {0, g.n});
+        const Rows rows = my_rows(g, all);
         AdjointScratch<T> scratch(d, width);
         failed |= scratch.failed();
         if (!failed) parts[part] = &scratch;
-        std::memcpy(b_bar + rows.begin * d, z[0] + rows.begin * d, (rows.end - rows.begin) * d * sizeof(T));
-#pragma omp barrier
-        for (int64_t n = 0; n < products; ++n) {
+        for (int64_t i = 0; i < products; ++i) {
+            const int64_t n = first + i;
             if (!failed) {
                 scratch.decay(n, eps, d);
-                adjoint_rows(g, Far<T>{}, rows, packed, width, slope, z[n % 2], states[n], n + 1 == terms,
-                             z[(n + 1) % 2], b_bar, scratch);
+                adjoint_rows(g, far, rows, packed, width, phi, z[i % 2], states[i], n + 1 == terms, z[(i + 1) % 2],
+                             b_bar, scratch);
                 finish_term(n, d, width, w, scratch);
             }
 #pragma omp barrier
         }
-        if (!failed) add_up(parts, {d * part / team, d * (part + 1) / team}, d, width, w_bar, eps_bar);
-#pragma omp barrier
-    }
-    std::free(packed);
-    return failed;
-}
-
-// The given rows of term n alone, some rows of Z̄ coming from elsewhere.
-template <class T>
-int adjoint_step(Graph<T> g, Far<T> far, Rows all, const T* w, const T* w_t, const T* eps, T slope, int64_t n,
-                 bool last, const T* z, const T* below, T* next, T* b_bar, T* w_bar, T* eps_bar, int threads) {
-    const int64_t d = g.d, width = round_up(d, Lanes<T>::panel);
-    T* packed = allocate<T>(d * width);
-    if (!packed) return 1;
-    pack(w_t, d, packed);
-    std::vector<AdjointScratch<T>*> parts(threads, nullptr);
-    int failed = 0;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        const int team = omp_get_num_threads(), part = omp_get_thread_num();
-        AdjointScratch<T> scratch(d, width);
-        failed |= scratch.failed();
-        if (!failed) {
-            parts[part] = &scratch;
-            scratch.decay(n, eps, d);
-            adjoint_rows(g, far, my_rows(g, all), packed, width, slope, z, below, last, next, b_bar, scratch);
-            finish_term(n, d, width, w, scratch);
-        }
-#pragma omp barrier
         if (!failed) add_up(parts, {d * part / team, d * (part + 1) / team}, d, width, w_bar, eps_bar);
 #pragma omp barrier
     }
@@ -515,40 +556,21 @@ int attempt(Work work) {
                                         T* shares, double* norm, int)  {                                              \
         return attempt([=] { look<T>(d, probes, sketch, w, faint, shares, norm); });                                  \
     }                                                                                                                  \
-    extern "C" int pprgnn_forward_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
-                                           const T* value, const T* b, const T* w, const T* eps, double slope,        \
-                                           int64_t depth, T* const* states, const int64_t* order, int threads) {      \
-        return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), depth, states, order, nullptr, false,        \
-                          threads);                                                                                    \
+    extern "C" int pprgnn_descend_##suffix(                                                                            \
+        int64_t n, int64_t d, const int32_t* crow, const int32_t* col, const T* value, const T* b,                     \
+        const int32_t* far_crow, const int32_t* far_col, const T* far_value, const T* far, int64_t begin,              \
+        int64_t end, const T* w, const T* eps, double phi, int64_t first, int64_t steps, T* const* states,           \
+        const int64_t* order, const T* at, int64_t warm, int threads) {                                                \
+        return descend<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, b, w,    \
+                          eps, T(phi), first, steps, states, order, at, warm != 0, threads);                         \
     }                                                                                                                  \
-    extern "C" int pprgnn_iterate_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
-                                           const T* value, const T* b, const T* w, const T* eps, double slope,        \
-                                           int64_t steps, T* const* states, const T* at, int64_t warm, int threads) { \
-        return forward<T>({n, d, crow, col, value}, b, w, eps, T(slope), steps, states, nullptr, at, warm != 0,       \
-                          threads);                                                                                    \
-    }                                                                                                                  \
-    extern "C" int pprgnn_step_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,                \
-                                        const T* value, const T* b, const int32_t* far_crow, const int32_t* far_col,  \
-                                        const T* far_value, const T* far, int64_t begin, int64_t end, const T* w,     \
-                                        const T* eps, double slope, int64_t level, const T* state, T* out,            \
-                                        int threads) {                                                                 \
-        return step<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, b, w, eps, \
-                       T(slope), level, state, out, threads);                                                         \
-    }                                                                                                                  \
-    extern "C" int pprgnn_adjoint_step_##suffix(                                                                      \
-        int64_t n, int64_t d, const int32_t* crow, const int32_t* col, const T* value, const T* z,                    \
-        const int32_t* far_crow, const int32_t* far_col, const T* far_value, const T* far, int64_t begin,             \
-        int64_t end, const T* w, const T* w_t, const T* eps, double slope, int64_t level, int64_t last,               \
-        const T* below, T* next, T* b_bar, T* w_bar, T* eps_bar, int threads) {                                       \
-        return adjoint_step<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, w, \
-                               w_t, eps, T(slope), level, last != 0, z, below, next, b_bar, w_bar, eps_bar, threads); \
-    }                                                                                                                  \
-    extern "C" int pprgnn_adjoint_##suffix(int64_t n, int64_t d, const int32_t* crow, const int32_t* col,             \
-                                           const T* value, const T* w, const T* w_t, const T* eps, double slope,      \
-                                           int64_t products, int64_t terms, const T* const* states,                   \
-                                           T* const* z, T* b_bar, T* w_bar, T* eps_bar, int threads) {                \
-        return adjoint<T>({n, d, crow, col, value}, w, w_t, eps, T(slope), products, terms, states, z, b_bar, w_bar,  \
-                          eps_bar, threads);                                                                           \
+    extern "C" int pprgnn_ascend_##suffix(                                                                             \
+        int64_t n, int64_t d, const int32_t* crow, const int32_t* col, const T* value, const T* w, const T* w_t,       \
+        const int32_t* far_crow, const int32_t* far_col, const T* far_value, const T* far, int64_t begin,              \
+        int64_t end, const T* eps, double phi, int64_t first, int64_t products, int64_t terms,                       \
+        const T* const* states, T* const* z, T* b_bar, T* w_bar, T* eps_bar, int threads) {                            \
+        return ascend<T>({n, d, crow, col, value}, {far_crow, far_col, far_value, far, begin}, {begin, end}, w, w_t,   \
+                         eps, T(phi), first, products, terms, states, z, b_bar, w_bar, eps_bar, threads);            \
     }
 EXPORT(float, f32)
 EXPORT(double, f64)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -176,7 +177,7 @@ def described(problem: Recursion, state: Tensor, found: Depth, tol: float, max_d
     solution = with_rounding(problem, state, found, status, tol)
     if not solution.converged:
         facts, tol, max_depth = _whole.get() or (problem.facts, tol, max_depth)
-        warnings.warn(failure(solution, facts(), tol, max_depth), ConvergenceWarning, stacklevel=3)
+        warnings.warn(failure(solution, facts(), tol, max_depth), ConvergenceWarning, stacklevel=4)
     return solution
 
 
@@ -197,7 +198,8 @@ def with_rounding(problem: Recursion, state: Tensor, found: Depth, status: Statu
             decides = safe > 1 and (found.sketch is None or found.sketch.decides(unit_roundoff(state)))
             pairs = PAIRS if decides else PAIRS[:1]
             estimate, harmless, products = estimated(problem, state.detach(), depth, tol, pairs)
-            found, status = found.with_products(products), status if harmless else Status.ROUNDING
+            found = replace(found, products=found.products + products)
+            status = status if harmless else Status.ROUNDING
     return found.solution(state, status, bound, estimate)
 
 
@@ -225,22 +227,18 @@ def rounding_bound(bounds: StepBounds, depth: int, unit: float) -> float:
 def estimated(
     problem: Recursion, state: Tensor, depth: int, tol: float, disturbances: Sequence[tuple[int, float]]
 ) -> tuple[float, bool, int]:
-    """What rounding adds to a state, whether it may, and the products that took."""
-    allowed, error, products = tolerable(problem, state, tol), 0.0, 0
+    """What rounding adds to a state, whether it may, and the products that took.
+
+    It may add the tolerance, or a few roundings of the state itself: one that is much larger than B cannot even be
+    stored to ``tol`` of ‖B‖.
+    """
+    growth = problem.space.norm(state) / (problem.space.norm(problem.b) or 1.0)
+    allowed, error, products = max(tol, ROUNDINGS * unit_roundoff(state) * growth), 0.0, 0
     for seed, times in disturbances:
         error, products = max(error, _estimate(problem, state, depth, seed, times)), products + depth
         if not error <= allowed:
             return error, False, products
     return error, True, products
-
-
-def tolerable(problem: Recursion, state: Tensor, tol: float) -> float:
-    """What rounding may add, relative to ‖B‖: the tolerance, or a few roundings of the state itself.
-
-    A state that is much larger than B cannot even be stored to ``tol`` of ‖B‖.
-    """
-    growth = problem.space.norm(state) / (problem.space.norm(problem.b) or 1.0)
-    return max(tol, ROUNDINGS * unit_roundoff(state) * growth)
 
 
 def _estimate(problem: Recursion, state: Tensor, depth: int, seed: int, times: float) -> float:

@@ -75,7 +75,7 @@ class Gradients:
 
     b: Tensor | None
     weight: Tensor | None
-    eps: Tensor | None
+    eps: Tensor | None  # of each channel
     value: Tensor | None = None  # of the edges
 
     def add_term(
@@ -99,8 +99,7 @@ class Gradients:
             outer = below.t() @ product  # (d, d)
             self.weight += outer * beta  # W̄ += G⁽ⁿ⁺¹⁾ᵀ P βₙ
             # ε̄ += dβₙ/dε · Z̄ᵀ(Ã G⁽ⁿ⁺¹⁾ W), read off the d × d matrix: no further pass over the nodes
-            per_channel = decay_gradient(n, eps) * (outer * weight).sum(0)
-            self.eps += per_channel if eps.dim() else per_channel.sum()
+            self.eps += decay_gradient(n, eps) * (outer * weight).sum(0)
         if kept is None:
             return z_bar
         torch.mm(product, (weight * beta).t(), out=z_bar)  # Ḡ⁽ⁿ⁺¹⁾ = P βₙ Wᵀ

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 MARGIN = 1e3  # how far an influence grows is an estimate
+ERRORS = ("truncation_bound", "measured_error", "estimated_error", "rounding_bound", "rounding_error")
 
 
 class ConvergenceWarning(UserWarning):
@@ -73,10 +74,6 @@ class Depth:
     reference: int | None = None  # depth of the pass that k was compared with
     sketch: Sketch | None = None
     rounding_error: float | None = None  # estimated, by a rule that looks at it itself
-
-    def with_products(self, more: int) -> Depth:
-        """After so many more products."""
-        return replace(self, products=self.products + more)
 
     def solution(
         self,
@@ -173,7 +170,7 @@ def failure(solution: Solution, facts: str, tol: float, max_depth: int) -> str:
 def weakest(solutions: Sequence[Solution], state: Tensor) -> Solution:
     """One for several that were solved side by side: as well known as the worst of them in every respect."""
     errors: dict[str, float | None] = {}
-    for name in ("truncation_bound", "measured_error", "estimated_error", "rounding_bound", "rounding_error"):
+    for name in ERRORS:
         values = [getattr(each, name) for each in solutions]
         errors[name] = None if None in values else max(values)
     status = max((each.status for each in solutions), key=list(Status).index)

@@ -13,7 +13,6 @@ from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.adjoint import Adjoint, Differentiable, as_adjoint
 from pprgnn.core.backend.passes import run
 from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
-from pprgnn.core.measure import described
 from pprgnn.core.problem import Problem, as_eps, check_inputs
 from pprgnn.core.solution import Solution
 
@@ -78,12 +77,11 @@ def solve(
         return states, lambda: [states[0], states[-1]] if levels else [states[0]]
 
     with torch.no_grad():
-        found, states = run_at_depth(rule, problem, tol, max_depth, levels, pass_of, wants_grad)
-    solution = described(problem, states[0], found, tol, max_depth)
+        solution, states = run_at_depth(rule, problem, tol, max_depth, levels, pass_of, wants_grad)
     if not wants_grad:
         return solution
-    trace = b.flatten()[:0] + 0.0
+    trace, k = b.flatten()[:0] + 0.0, solution.depth
     state: Tensor = Differentiable.apply(  # type: ignore[no-untyped-call]
-        b, weight, eps, adj.value, trace, adj, phi, found.k, adjoint.terms_at(found.k), adjoint.repeats, states
+        b, weight, eps, adj.value, trace, adj, phi, k, adjoint.terms_at(k), adjoint.repeats, states
     )
     return replace(solution, state=state)

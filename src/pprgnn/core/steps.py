@@ -19,7 +19,6 @@ from pprgnn.core.adjoint import Adjoint, as_adjoint
 from pprgnn.core.bounds import StepBounds
 from pprgnn.core.decay import decay
 from pprgnn.core.depth import DepthRule, resolve_depth, run_at_depth
-from pprgnn.core.measure import described
 from pprgnn.core.problem import Recursion, as_eps, check_limits, check_precision, finite
 from pprgnn.core.recursion import descend, unrolled
 from pprgnn.core.solution import NotFiniteError, Solution
@@ -111,8 +110,8 @@ class Steps(Recursion):
             return state, lambda: [state.detach(), start] if levels else [state.detach()]
 
         with torch.no_grad():
-            found, state = run_at_depth(rule, self.detach(), tol, max_depth, levels, pass_of, wants_grad)
-        return described(self.detach(), state, found, tol, max_depth)
+            solution, state = run_at_depth(rule, self.detach(), tol, max_depth, levels, pass_of, wants_grad)
+        return replace(solution, state=state)
 
     def check(self) -> None:
         """Raise if there is nothing to solve."""

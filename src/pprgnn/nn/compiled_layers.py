@@ -18,15 +18,14 @@ from torch import Tensor
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import object_of
 from pprgnn.core.depth import Fixed, run_at_depth
-from pprgnn.core.last_step import of_first_hop, one_less
-from pprgnn.core.measure import described
 from pprgnn.core.recursion import unrolled
 from pprgnn.core.solution import Solution, Status
 from pprgnn.nn import operators
 from pprgnn.nn.known_convs import analyze_conv
-from pprgnn.nn.messages import normalized_edges, propagated
+from pprgnn.nn.linear_output import of_first_hop, one_less
+from pprgnn.nn.messages import normalized_edges, recursion_by_messages
 from pprgnn.nn.operators import ALL, FIRST, OWN, Graph, Options, activation_word, rule_word
-from pprgnn.nn.wrapped_conv import draws_at_random
+from pprgnn.nn.wrapped_conv import Call, draws_at_random
 
 if TYPE_CHECKING:
     from pprgnn.nn.infinite_depth import InfiniteDepth
@@ -65,7 +64,7 @@ def _state(layer: PPRConv, b: Tensor, graph: Graph, part: int) -> Tensor:
     one: Callable[..., Any] = operators.propagate
     many: Callable[..., Any] = operators.solve
     if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-        one, many = _Propagate.apply, _Solve.apply
+        one, many = operators.Propagate.apply, operators.Solve.apply
     b = layer._input_term(one(b, *graph, False) if layer.smooth_input else b)
     weight, eps = layer.recurrent_weight(), layer.eps
     if not isinstance(eps, Tensor):
@@ -142,7 +141,7 @@ def _graph(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | Non
     keep = " keep" if layer.cached else ""
     if edge_weight is not None and edge_weight.requires_grad and torch.is_grad_enabled():
         # Autograd follows the normalisation itself, and the operator gives the gradient of what comes out.
-        edge_index, edge_weight = normalized_edges(edge_index, edge_weight, b, normalize, loops, layer.flow)
+        edge_index, edge_weight = normalized_edges(layer, edge_index, edge_weight, b)
         normalize, loops, keep = None, False, ""
     how = f"edges {normalize or 'none'}{' loops' if loops else ''}{flipped}{keep}"
     return Graph(edge_index, edge_weight, None, None, None, None, handle, how)
@@ -154,18 +153,13 @@ def _messages(layer: PPRConv, b: Tensor, edge_index: Any, edge_weight: Tensor | 
         raise ValueError(operators.NOT_IN_ONNX)
     if not isinstance(edge_index, Tensor):
         raise ValueError("ONNX needs an edge_index of shape (2, num_edges), not a sparse adjacency.")
-    edge_index, edge = normalized_edges(
-        edge_index, edge_weight, b[0] if b.dim() == 3 else b, layer.normalization, layer.add_self_loops, layer.flow
-    )
+    edge_index, weight = normalized_edges(layer, edge_index, edge_weight, b)
     source, target = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)
-    edges = (source, target, edge)
-    b = layer._input_term(propagated(b, *edges) if layer.smooth_input else b)
-    weight, eps = layer.recurrent_weight(), torch.as_tensor(layer.eps, dtype=b.dtype, device=b.device)
 
-    def step(g: Tensor) -> Tensor:
-        return propagated(g, *edges) @ weight
+    def send(x: Tensor) -> Tensor:
+        return torch.zeros_like(x).index_add(-2, target, x.index_select(-2, source) * weight.unsqueeze(-1))
 
-    return layer.unrolled(step, b, eps, layer.depth_rule.k)
+    return recursion_by_messages(layer, b, send, layer.depth_rule.k)
 
 
 # ------------------------------------------------------------------------------------------------- any convolution
@@ -190,20 +184,16 @@ def _settle(
         return out
 
     with torch.no_grad():
-        problem = owner.problem(b, eps, call, args, kwargs, analyze_conv(owner.conv, b, args, kwargs))
+        known = analyze_conv(owner.conv, b, args, kwargs)
+        problem = owner.problem(b, eps, Call(owner.conv, args, kwargs, call), known)
         problem.check()
 
-        def pass_of(k: int) -> tuple[tuple[Tensor, Callable[[], Tensor]], Callable[[], list[Tensor]]]:
+        def pass_of(k: int) -> tuple[Tensor, Callable[[], list[Tensor]]]:
             state = problem.start(k, terms)
-
-            def output() -> Tensor:
-                return problem.finish(state, terms, False)
-
-            return (state, output), lambda: [output(), state] if terms else [state]
+            return state, lambda: [problem.finish(state, terms, False), state] if terms else [state]
 
         limits = (owner.tol, owner.max_depth)
-        found, (state, output) = run_at_depth(owner.depth_rule, problem, *limits, terms, pass_of, terms > 0)
-        solution = described(problem, output(), found, *limits)
+        solution, state = run_at_depth(owner.depth_rule, problem, *limits, terms, pass_of, terms > 0)
     # The compiler may re-use the memory of the state.
     owner.last_solution = replace(solution, state=b.new_empty(0))
     return state
@@ -223,14 +213,8 @@ def _(b: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(b, memory_format=torch.contiguous_format)
 
 
-def forward_steps(
-    layer: InfiniteDepth,
-    b: Tensor,
-    call: Callable[[Tensor], Tensor],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Tensor:
-    """The state; ``call`` is the convolution on these arguments."""
+def forward_steps(layer: InfiniteDepth, b: Tensor, call: Call) -> Tensor:
+    """The state."""
     phi, wants_grad = layer.activation, torch.is_grad_enabled()
     rates = layer.eps
     eps = rates.to(b.dtype) if isinstance(rates, Tensor) else torch.full((), rates, dtype=b.dtype, device=b.device)
@@ -242,9 +226,11 @@ def forward_steps(
                 g = unrolled(call, b, eps, phi, range(terms, rule.k))
             left = terms
     else:
-        _check(layer, args, kwargs)
+        _check(layer, call)
         assert terms is not None
-        names, values = _flat(args, kwargs)
+        places = [*((str(i), value) for i, value in enumerate(call.args)), *call.kwargs.items()]
+        names = [name for name, value in places if value is not None]
+        values = [value for _, value in places if value is not None]
         parameters = [*layer.conv.parameters(), *layer.conv.buffers()]
         with torch.no_grad():
             g = torch.ops.pprgnn.settle(b, eps, layer.handle, parameters, values, names, terms)
@@ -252,7 +238,7 @@ def forward_steps(
     return unrolled(call, b, eps, phi, range(left), g)
 
 
-def _check(layer: InfiniteDepth, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check(layer: InfiniteDepth, call: Call) -> None:
     name, remedy = type(layer.conv).__name__, "run the model once and use pprgnn.nn.freeze_depth(model)"
     if torch.compiler.is_exporting():
         raise ValueError(f"'{type(layer).__name__}' of adaptive depth cannot be exported; {remedy}.")
@@ -263,80 +249,9 @@ def _check(layer: InfiniteDepth, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             f"Dropout inside {name} needs one mask for all steps, which compiled code cannot give; put dropout "
             f"around the layer instead."
         )
-    if not all(value is None or isinstance(value, Tensor) for value in (*args, *kwargs.values())):
+    if not all(value is None or isinstance(value, Tensor) for value in (*call.args, *call.kwargs.values())):
         raise ValueError(f"Compiled code of adaptive depth takes tensors alone behind x; {remedy}.")
 
 
 def _names(layer: InfiniteDepth) -> list[str]:
     return [name for name, _ in (*layer.conv.named_parameters(), *layer.conv.named_buffers())]
-
-
-def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[str], list[Tensor]]:
-    """The tensors among the arguments, with their places or names."""
-    places = [(str(i), value) for i, value in enumerate(args) if value is not None]
-    named = [*places, *((name, value) for name, value in kwargs.items() if value is not None)]
-    return [name for name, _ in named], [value for _, value in named]
-
-
-# ------------------------------------------------------------------------------------------------------ torch.func
-class _Looped(torch.autograd.Function):
-    """What the transforms of ``torch.func`` understand; whatever comes in batches is done one by one."""
-
-    @classmethod
-    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
-        def part(i: int) -> list[Any]:
-            given = zip(args, in_dims, strict=True)
-            return [arg.select(dim, i) if isinstance(dim, int) else arg for arg, dim in given]
-
-        results = [cls.apply(*part(i)) for i in range(info.batch_size)]  # type: ignore[no-untyped-call]
-        if isinstance(results[0], Tensor):
-            return torch.stack(results), 0
-        return tuple(torch.stack(each) for each in zip(*results, strict=True)), (0,) * len(results[0])
-
-
-class _Solve(_Looped):
-    """:data:`pprgnn.nn.operators.solve`."""
-
-    forward = staticmethod(operators.run)
-    setup_context = staticmethod(operators.save_solve)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-        return operators.solve_gradients(_SolveBackward.apply, ctx, grad)
-
-
-class _SolveBackward(_Looped):
-    @staticmethod
-    def forward(*args: Any) -> tuple[Tensor, ...]:
-        return tuple(operators.pull(*args))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise RuntimeError("The gradient of a solve cannot be differentiated again.")
-
-
-class _Propagate(_Looped):
-    """:data:`pprgnn.nn.operators.propagate`."""
-
-    forward = staticmethod(operators.product)
-    setup_context = staticmethod(operators.save_product)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return operators.product_gradients(_Propagate.apply, _EdgeGradient.apply, ctx, grad)
-
-
-class _EdgeGradient(_Looped):
-    forward = staticmethod(operators.edge_products)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise RuntimeError("The gradient of a product by its edge weights cannot be differentiated again.")

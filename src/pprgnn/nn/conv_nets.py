@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -13,11 +13,12 @@ from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.depth import DepthRule
 from pprgnn.errors import DataError
-from pprgnn.nn.features import dropout as drop
+from pprgnn.nn.features import Dropout
 from pprgnn.nn.infinite_depth import InfiniteDepth
 from pprgnn.nn.network import GraphHead, Network, check_features
 
 ConvName = Literal["gcn", "gat", "gatv2", "gin", "sage", "graph", "transformer"]
+PLAIN = {"gcn": GCNConv, "sage": SAGEConv, "graph": GraphConv}
 WITH_HEADS = {"gat": GATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
 WITH_WEIGHTS = ("gcn", "graph")  # read the weights of edges
 SUMMING = ("gin", "sage", "graph")  # sum over the neighbours first
@@ -25,56 +26,60 @@ SUMMING = ("gin", "sage", "graph")  # sum over the neighbours first
 
 def conv_of(name: str, in_channels: int, channels: int, heads: int) -> torch.nn.Module:
     """A convolution of PyG; heads share the width."""
+    made: torch.nn.Module
     if name in WITH_HEADS:
         if channels % heads:
             raise ValueError(
                 f"The width must be a multiple of the heads, but hidden is {channels} and heads is {heads}; "
                 f"change one of them."
             )
-        attentive: torch.nn.Module = WITH_HEADS[name](in_channels, channels // heads, heads=heads)
-        return attentive
-    if name == "gin":
-        summing: torch.nn.Module = GINConv(MLP([in_channels, channels, channels], norm=None))
-        return summing
-    kinds: dict[str, Any] = {"gcn": GCNConv, "sage": SAGEConv, "graph": GraphConv}
-    if name not in kinds:
-        raise ValueError(f"conv must be one of {', '.join([*kinds, 'gin', *WITH_HEADS])}, but came as {name!r}.")
-    plain: torch.nn.Module = kinds[name](in_channels, channels)
-    return plain
+        made = WITH_HEADS[name](in_channels, channels // heads, heads=heads)
+    elif name == "gin":
+        made = GINConv(MLP([in_channels, channels, channels], norm=None))
+    elif name in PLAIN:
+        made = PLAIN[name](in_channels, channels)
+    else:
+        raise ValueError(f"conv must be one of {', '.join([*PLAIN, 'gin', *WITH_HEADS])}, but came as {name!r}.")
+    return made
 
 
 class ConvNet(Network):
     """What both kinds have in common: dropout, then layers, then a head."""
 
     def __init__(
-        self, in_channels: int, task: str, conv: str, layers: int, dropout: float, input_dropout: float
+        self,
+        layer: Callable[[int], torch.nn.Module],  # for an input of so many channels
+        in_channels: int,
+        num_classes: int,
+        task: str,
+        conv: str,
+        hidden: int,
+        layers: int,
+        dropout: float,
+        input_dropout: float,
+        pooling: str,
     ) -> None:
         super().__init__()
         if task not in ("node", "graph"):
             raise ValueError(f"task must be 'node' or 'graph', but came as {task!r}.")
         if layers < 1:
             raise ValueError(f"layers must be >= 1, but came as {layers}.")
-        self.in_channels, self.conv, self.dropout = in_channels, conv, dropout
-        self.input_dropout, self.for_graphs = input_dropout, task == "graph"
-        self.convs = torch.nn.ModuleList()
-        self.head: torch.nn.Module = torch.nn.Identity()
+        self.in_channels, self.conv = in_channels, conv
+        self.dropout, self.input_dropout = Dropout(dropout), Dropout(input_dropout)
+        self.convs = torch.nn.ModuleList(layer(size) for size in [in_channels, *[hidden] * (layers - 1)])
+        if task == "graph":
+            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=dropout)
+        else:
+            self.head = torch.nn.Linear(hidden, num_classes)
 
     @property
     def linear_first(self) -> bool:
         """Whether the first layer begins with a linear map, and not with sums over the neighbours."""
         return isinstance(self.convs[0], InfiniteDepth) or self.conv not in SUMMING
 
-    def _add_head(self, hidden: int, num_classes: int, pooling: str) -> None:
-        if self.for_graphs:
-            self.head = GraphHead(hidden, num_classes, pooling=pooling, dropout=self.dropout)
-        else:
-            self.head = torch.nn.Linear(hidden, num_classes)
-
-    def _arguments(
-        self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None
-    ) -> tuple[Tensor, list[Any]]:
-        """The features after their dropout, and what every convolution is called with."""
-        x = check_features(x, self.in_channels, sparse=self.linear_first)
+    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
+        """All layers, one after the other."""
+        state = check_features(x, self.in_channels, sparse=self.linear_first)
         if isinstance(edge_index, Adjacency):
             raise DataError(f"{type(self).__name__} needs a plain edge_index, but got a pprgnn.Adjacency.")
         if edge_weight is not None and self.conv not in WITH_WEIGHTS:
@@ -83,27 +88,14 @@ class ConvNet(Network):
                 f"one of {', '.join(WITH_WEIGHTS)}."
             )
         weights = [] if edge_weight is None else [edge_weight]
-        return drop(x, self.input_dropout, self.training), [edge_index, *weights]
-
-    def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
-        """All layers, one after the other."""
-        state, arguments = self._arguments(x, edge_index, edge_weight)
         for number, layer in enumerate(self.convs):
-            state = layer(drop(state, self.dropout, self.training) if number else state, *arguments)
+            state = layer((self.dropout if number else self.input_dropout)(state), edge_index, *weights)
             state = state if isinstance(layer, InfiniteDepth) else torch.relu(state)
         return state
 
-    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """Dropout and a linear layer for nodes; pooling and the head for graphs."""
-        if self.for_graphs:
-            logits: Tensor = self.head(state, batch, num_graphs)
-            return logits
-        logits = self.head(drop(state, self.dropout, self.training))
-        return logits
-
     @property
     def encode_is_deterministic(self) -> bool:
-        return not (self.input_dropout > 0 or (self.dropout > 0 and len(self.convs) > 1))
+        return not (self.input_dropout.p > 0 or (self.dropout.p > 0 and len(self.convs) > 1))
 
     @property
     def adjacency_options(self) -> dict[str, Any] | None:
@@ -158,9 +150,9 @@ class InfiniteConvNet(ConvNet):
         max_depth: int = 500,
         grad_terms: int | None = 5,
     ) -> None:
-        super().__init__(in_channels, task, conv, layers, dropout, input_dropout)
-        for size in [in_channels, *[hidden] * (layers - 1)]:
-            layer = InfiniteDepth(
+
+        def layer(size: int) -> torch.nn.Module:
+            return InfiniteDepth(
                 conv_of(conv, hidden, hidden, heads),
                 size,
                 channels=hidden,
@@ -171,8 +163,9 @@ class InfiniteConvNet(ConvNet):
                 max_depth=max_depth,
                 grad_terms=grad_terms,
             )
-            self.convs.append(layer)
-        self._add_head(hidden, num_classes, pooling)
+
+        sizes = (hidden, layers, dropout, input_dropout, pooling)
+        super().__init__(layer, in_channels, num_classes, task, conv, *sizes)
 
 
 class ConvStack(ConvNet):
@@ -197,6 +190,9 @@ class ConvStack(ConvNet):
         input_dropout: float = 0.0,
         pooling: str = "sum",
     ) -> None:
-        super().__init__(in_channels, task, conv, layers, dropout, input_dropout)
-        self.convs.extend(conv_of(conv, size, hidden, heads) for size in [in_channels, *[hidden] * (layers - 1)])
-        self._add_head(hidden, num_classes, pooling)
+        sizes = (hidden, layers, dropout, input_dropout, pooling)
+
+        def layer(size: int) -> torch.nn.Module:
+            return conv_of(conv, size, hidden, heads)
+
+        super().__init__(layer, in_channels, num_classes, task, conv, *sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
@@ -25,16 +26,14 @@ from pprgnn.nn.layer_checks import check_numbers, one_set_of_nodes
 from pprgnn.nn.messages import MESSAGE_HOOKS
 from pprgnn.nn.through_adjacency import contents_of
 from pprgnn.nn.wrapped_conv import (
+    Call,
+    as_plain,
     check_inside,
     check_nodes,
-    checked,
     directed,
-    graph_of,
     same_randomness,
     shape_of,
-    tensors_of,
     width_of,
-    without_edge_index,
     without_masks,
 )
 
@@ -123,7 +122,7 @@ class InfiniteDepth(InfiniteLayer):
             setattr(self, name, getattr(self.conv, name, OrderedDict()))
         self.lin: torch.nn.Module = torch.nn.Identity()
         self.bias = None
-        self._explained_input: tuple[float, ...] = ()
+        self._explained_input: tuple[Any, ...] = ()
         self._explained_depth = 0
         if in_channels is not None:
             if channels is None:
@@ -158,10 +157,11 @@ class InfiniteDepth(InfiniteLayer):
             return self._forward_types(x, args, kwargs)
         b = self._input_term(x)
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-            args, kwargs = without_edge_index(args, kwargs)  # they follow plain tensors alone
+            # they follow plain tensors alone
+            args, kwargs = tuple(map(as_plain, args)), {name: as_plain(value) for name, value in kwargs.items()}
         if not torch.compiler.is_compiling():
             check_nodes(args[0] if args else kwargs.get("edge_index"), b.size(-2))
-        return self._forward_joined(b, lambda g: self.conv(g, *args, **kwargs), args, kwargs)
+        return self._forward_joined(b, Call(self.conv, args, kwargs, lambda g: self.conv(g, *args, **kwargs)))
 
     def _check_hooks(self) -> None:
         hooks = [name for name in MESSAGE_HOOKS if getattr(self, name)]
@@ -210,56 +210,43 @@ class InfiniteDepth(InfiniteLayer):
             parts = [torch.zeros_like(state[kind]) if out.get(kind) is None else out[kind] for kind in kinds]
             return torch.cat(parts)
 
-        state = self._forward_joined(together, function, args, kwargs)
+        state = self._forward_joined(together, Call(self.conv, args, kwargs, function))
         return dict(zip(kinds, torch.split(state, sizes), strict=True))
 
-    def _forward_joined(
-        self, b: Tensor, call: Callable[[Tensor], Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Tensor:
+    def _forward_joined(self, b: Tensor, call: Call) -> Tensor:
         b = b.to(next((p.dtype for p in self.parameters()), b.dtype))  # autocast may have lowered it
         with torch.autocast(b.device.type, enabled=False):
             if torch.compiler.is_compiling():
-                return compiled_layers.forward_steps(self, b, checked(call, self.conv), args, kwargs)
+                return compiled_layers.forward_steps(self, b, call)
             if any(getattr(part, "explain", None) for part in self.modules()):
-                return self._explained(b, call, args, kwargs)
-            known = analyze_conv(self.conv, b, args, kwargs)
+                return self._explained(b, call)
+            known = analyze_conv(self.conv, b, call.args, call.kwargs)
             if known is not None and known.weight is not None:
                 return self._remember(self.solve_product(b, known.weight.contiguous(), known.adj))
-            tensors = (b, *self.parameters(), *tensors_of(args, kwargs))
-            wants_grad = any(each.requires_grad for each in tensors)
-            solution = self.problem(b, self.eps, call, args, kwargs, known).solve(
+            wants_grad = any(each.requires_grad for each in (b, *self.parameters(), *call.tensors))
+            solution = self.problem(b, self.eps, call, known).solve(
                 self.depth_rule, self.tol, self.max_depth, self.adjoint, wants_grad
             )
         state = self._remember(solution)
         return state.clone() if state.requires_grad else state  # φ keeps its output, which others may overwrite
 
-    def problem(
-        self,
-        b: Tensor,
-        eps: float | Tensor,
-        call: Callable[[Tensor], Tensor],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        known: ConvAnalysis | None = None,
-    ) -> Steps:
-        """The recursion as the depth rules see it; ``call`` is the convolution on these arguments."""
-        function = checked(call if known is None else known.function, self.conv)
+    def problem(self, b: Tensor, eps: float | Tensor, call: Call, known: ConvAnalysis | None = None) -> Steps:
+        """The recursion as the depth rules see it."""
+        function = call if known is None else replace(call, function=known.function)
         return Steps(
             b,
             same_randomness(function, b.device) if self.training else function,
             as_eps(eps, b, b.size(-1)),
             self.activation,
-            lambda: self._lipschitz(known, b, args, kwargs),
+            lambda: self._lipschitz(known, b, call),
             self._numbers,
-            cache(lambda: graph_of(b, args, kwargs)),
+            cache(lambda: call.graph(b)),
         )
 
-    def _lipschitz(
-        self, known: ConvAnalysis | None, b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> float | None:
+    def _lipschitz(self, known: ConvAnalysis | None, b: Tensor, call: Call) -> float | None:
         if self.lipschitz is None:
             return None if known is None else known.lipschitz(known.adj.norm_bound)
-        given = self.lipschitz(b, *args, **kwargs) if callable(self.lipschitz) else self.lipschitz
+        given = self.lipschitz(b, *call.args, **call.kwargs) if callable(self.lipschitz) else self.lipschitz
         if not float(given) >= 0:  # also refuses NaN
             raise ValueError(f"lipschitz must be a number >= 0, but came as {given}.")
         return float(given)
@@ -268,18 +255,17 @@ class InfiniteDepth(InfiniteLayer):
         parameters = [each.detach().flatten() for each in self.conv.parameters()]
         return torch.cat(parameters) if parameters else torch.ones(1)
 
-    def _explained(
-        self, b: Tensor, call: Callable[[Tensor], Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Tensor:
+    def _explained(self, b: Tensor, call: Call) -> Tensor:
         """With masks on every message and all of the gradient, as deep as the layer is without masks."""
-        given = (self.tol, self.max_depth, *contents_of(b, *tensors_of(args, kwargs), *self.parameters()))
+        given = (self.tol, self.max_depth, *contents_of(b, *call.tensors, *self.parameters()))
         if given != self._explained_input:  # else nothing but the masks has changed
             with without_masks(self), torch.no_grad(), self._measuring():
-                problem = self.problem(b, self.eps, call, args, kwargs, analyze_conv(self.conv, b, args, kwargs))
+                known = analyze_conv(self.conv, b, call.args, call.kwargs)
+                problem = self.problem(b, self.eps, call, known)
                 solution = problem.solve(self.depth_rule, self.tol, self.max_depth, Full())
             self._remember(solution)
             self._explained_input, self._explained_depth = given, solution.depth
-        problem = self.problem(b, self.eps, call, args, kwargs)
+        problem = self.problem(b, self.eps, call)
         return problem.solve(Fixed(self._explained_depth), self.tol, self.max_depth, Full()).state
 
     def __repr__(self) -> str:

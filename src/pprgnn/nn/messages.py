@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,8 +10,6 @@ from torch import Tensor
 from torch_geometric.explain.algorithm import ExplainerAlgorithm
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.utils import is_torch_sparse_tensor
-
-from pprgnn.core.entries import Normalization
 
 if TYPE_CHECKING:
     from pprgnn.nn.ppr_conv import PPRConv
@@ -24,75 +23,70 @@ MESSAGE_HOOKS = [
 
 # --------------------------------------------------------------------------------------------------------- edges
 def normalized_edges(
-    edge_index: Tensor,
-    edge_weight: Tensor | None,
-    like: Tensor,
-    normalize: Normalization,
-    add_self_loops: bool,
-    flow: str,
+    layer: PPRConv, edge_index: Tensor, edge_weight: Tensor | None, x: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Normalised edges that add up to the entries of :class:`pprgnn.Adjacency`; ``like`` has a row per node.
+    """Normalised edges that add up to the entries of :class:`pprgnn.Adjacency`; ``x`` has a row per node.
 
     Plain tensor operations that do not depend on the numbers, so that they can be traced.
     """
-    nodes = torch.arange(like.size(0), device=edge_index.device)
-    weight = like.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight.to(like.dtype)
-    if weight.dim() == 2 and weight.size(1) == 1:
-        weight = weight.squeeze(1)
-    if add_self_loops:  # one for every node, of weight 0 where there is one already: the number of edges is known
-        looping = (edge_index[0] == edge_index[1]).to(like.dtype)
-        loops = like.new_zeros(like.size(0)).index_add(0, edge_index[0], looping)
+    num_nodes, weight = x.size(-2), _weights(edge_index, edge_weight, x)
+    if layer.add_self_loops:  # one for every node, of weight 0 where there is one already: their number is known
+        nodes = torch.arange(num_nodes, device=edge_index.device)
+        looping = (edge_index[0] == edge_index[1]).to(x.dtype)
+        loops = x.new_zeros(num_nodes).index_add(0, edge_index[0], looping)
         edge_index = torch.cat([edge_index, torch.stack([nodes, nodes])], dim=1)
-        weight = torch.cat([weight, (loops == 0).to(like.dtype)])
-    if normalize is None:
-        return edge_index, weight
-    source, target = edge_index if flow == "source_to_target" else edge_index.flip(0)
-    degree = like.new_zeros(like.size(0)).index_add(0, target, weight)
-    degree = torch.where(degree < 0, torch.nan, degree)  # whoever builds the matrix refuses such weights
-    connected = degree != 0
-    safe = torch.where(connected, degree, 1.0)  # no division by zero, neither here nor in the gradient
-    if normalize == "row":
-        return edge_index, weight * torch.where(connected, 1.0 / safe, 0.0)[target]
-    scale = torch.where(connected, safe.rsqrt(), 0.0)
-    return edge_index, weight * scale[target] * scale[source]
-
-
-def propagated(x: Tensor, source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Ã x by messages along the edges."""
-    return torch.zeros_like(x).index_add(-2, target, x.index_select(-2, source) * weight.unsqueeze(-1))
+        weight = torch.cat([weight, (loops == 0).to(x.dtype)])
+    return edge_index, _normalized(layer, edge_index, weight, num_nodes)
 
 
 def explained_edges(
-    edge_index: Tensor,
-    edge_weight: Tensor | None,
-    x: Tensor,
-    *,
-    normalize: Normalization,
-    add_self_loops: bool,
-    flow: str,
+    layer: PPRConv, edge_index: Tensor, edge_weight: Tensor | None, x: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Normalised edges in the order that explainers expect: the given ones, then the self-loops.
+    """The same in the order that explainers expect: the given ones, then a self-loop for every node.
 
     They add up to the entries of :class:`pprgnn.Adjacency`, also where a node has several self-loops.
     """
-    like = x if x.dim() == 2 else x[0]  # a row per node
-    weight = like.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight.view(-1).to(x.dtype)
-    if add_self_loops:
-        edge_index, weight = _with_loops(edge_index, weight, like.size(0))
-    return normalized_edges(edge_index, weight, like, normalize, False, flow)
-
-
-def _with_loops(edge_index: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    num_nodes, weight = x.size(-2), _weights(edge_index, edge_weight, x)
     looping = edge_index[0] == edge_index[1]
-    nodes = edge_index[0, looping]
-    count = torch.bincount(nodes, minlength=num_nodes)
-    if bool((count == 1).all()):  # nothing to add: a mask has the order of the given edges then
-        return edge_index, weight
-    loops = weight.new_zeros(num_nodes).index_add(0, nodes, weight[looping])
-    loops = torch.where(count == 0, 1.0, loops)
-    every = torch.arange(num_nodes, device=edge_index.device, dtype=edge_index.dtype)
-    edges = torch.cat([edge_index[:, ~looping], torch.stack([every, every])], dim=1)
-    return edges, torch.cat([weight[~looping], loops])
+    count = torch.bincount(edge_index[0, looping], minlength=num_nodes)
+    # Where nothing is to be added a mask has the order of the given edges.
+    if layer.add_self_loops and not bool((count == 1).all()):
+        loops = weight.new_zeros(num_nodes).index_add(0, edge_index[0, looping], weight[looping])
+        nodes = torch.arange(num_nodes, device=edge_index.device, dtype=edge_index.dtype)
+        edge_index = torch.cat([edge_index[:, ~looping], torch.stack([nodes, nodes])], dim=1)
+        weight = torch.cat([weight[~looping], torch.where(count == 0, 1.0, loops)])
+    return edge_index, _normalized(layer, edge_index, weight, num_nodes)
+
+
+def _weights(edge_index: Tensor, edge_weight: Tensor | None, x: Tensor) -> Tensor:
+    return x.new_ones(edge_index.size(1)) if edge_weight is None else edge_weight.reshape(-1).to(x.dtype)
+
+
+def _normalized(layer: PPRConv, edge_index: Tensor, weight: Tensor, num_nodes: int) -> Tensor:
+    if layer.normalization is None:
+        return weight
+    source, target = edge_index if layer.flow == "source_to_target" else edge_index.flip(0)
+    degree = weight.new_zeros(num_nodes).index_add(0, target, weight)
+    degree = torch.where(degree < 0, torch.nan, degree)  # whoever builds the matrix refuses such weights
+    connected = degree != 0
+    safe = torch.where(connected, degree, 1.0)  # no division by zero, neither here nor in the gradient
+    if layer.normalization == "row":
+        return weight * torch.where(connected, 1.0 / safe, 0.0)[target]
+    scale = torch.where(connected, safe.rsqrt(), 0.0)
+    return weight * scale[target] * scale[source]
+
+
+def recursion_by_messages(layer: PPRConv, b: Tensor, send: Callable[[Tensor], Tensor], depth: int) -> Tensor:
+    """The output of a layer in plain operations, from its features after Ω; ``send`` multiplies by Ã."""
+    b = layer._input_term(send(b) if layer.smooth_input else b)
+    weight, eps = layer.recurrent_weight(), torch.as_tensor(layer.eps, dtype=b.dtype, device=b.device)
+
+    def step(g: Tensor) -> Tensor:
+        for _ in range(layer.hops):
+            g = send(g)
+        return g @ weight
+
+    return layer.unrolled(step, b, eps, depth)
 
 
 # ---------------------------------------------------------------------------------------------------- explainers
@@ -150,23 +144,5 @@ def forward_by_messages(layer: PPRConv, x: Tensor, edge_index: Any, edge_weight:
     with torch.no_grad(), layer._measuring():
         layer._plain_forward(x, edge_index, edge_weight)
     assert layer.last_solution is not None
-    edge_index, edge_weight = explained_edges(
-        edge_index,
-        edge_weight,
-        x,
-        normalize=layer.normalization,
-        add_self_loops=layer.add_self_loops,
-        flow=layer.flow,
-    )
-    b = layer.lin(x)
-    if layer.smooth_input:
-        b = layer.send(b, edge_index, edge_weight)
-    b = layer._input_term(b)
-    weight, eps = layer.recurrent_weight(), torch.as_tensor(layer.eps, dtype=b.dtype, device=b.device)
-
-    def step(g: Tensor) -> Tensor:
-        for _ in range(layer.hops):
-            g = layer.send(g, edge_index, edge_weight)
-        return g @ weight
-
-    return layer.unrolled(step, b, eps, layer.last_solution.depth)
+    edges = explained_edges(layer, edge_index, edge_weight, x)
+    return recursion_by_messages(layer, layer.lin(x), lambda g: layer.send(g, *edges), layer.last_solution.depth)

@@ -40,14 +40,18 @@ class Network(torch.nn.Module):
 
     num_nodes: int | None = None
     separable: bool = False
+    head: Any
+    dropout: Any
 
     @abstractmethod
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """All message passing: one row per node."""
 
-    @abstractmethod
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        """The head: rows of logits, one per node or one per graph."""
+        """The head: rows of logits, one per node or one per graph. By default ``self.head``, after dropout."""
+        for_graphs = isinstance(self.head, GraphHead)  # which has dropout of its own
+        logits: Tensor = self.head(state, batch, num_graphs) if for_graphs else self.head(self.dropout(state))
+        return logits
 
     def forward(
         self,

@@ -21,11 +21,11 @@ from pprgnn.core.backend.buffers import acquire, collect, object_of, release_lat
 from pprgnn.core.backend.passes import pull_back
 from pprgnn.core.backend.passes import run as run_pass
 from pprgnn.core.depth import Certificate, DepthRule, Fixed, Influence, Measured, run_at_depth
-from pprgnn.core.last_step import LastStep, of_root, one_less
-from pprgnn.core.measure import described, part_of
+from pprgnn.core.measure import part_of
 from pprgnn.core.problem import Problem, as_eps, check_inputs
 from pprgnn.core.solution import weakest
-from pprgnn.nn.through_adjacency import adjacency_by_content
+from pprgnn.nn.linear_output import LastStep, of_root, one_less
+from pprgnn.nn.through_adjacency import cached_adjacency
 
 _GRAPH = (
     "Tensor edges, Tensor? value, Tensor? col, Tensor? order, Tensor? rank, Tensor? handle, Tensor? layer, str how"
@@ -66,22 +66,30 @@ def adjacency(graph: Graph, num_nodes: int, dtype: torch.dtype) -> Adjacency:
             if col is not None and mine == (edges.data_ptr(), col.data_ptr(), value.data_ptr()):
                 return adj  # a handle that was stored may name another object here
 
-        def wrap(crow: Tensor, value: Tensor, col: Tensor, order: Any, rank: Any) -> Adjacency:
-            return Adjacency(crow, col, value, normalize=normalize, order=order, rank=rank)
+        tensors = (edges, col, value, order, rank)
 
-        return adjacency_by_content((edges, value, col, order, rank), (how,), wrap)
+        def wrap() -> Adjacency:  # of copies: the compiler may use the memory again
+            copies: list[Any] = [None if each is None else each.detach().clone() for each in tensors]
+            return Adjacency(*copies[:3], normalize=normalize, order=copies[3], rank=copies[4])
 
-    def build(edges: Tensor, value: Tensor | None) -> Adjacency:
-        edges = edges.flip(0) if "flipped" in flags else edges
+        return cached_adjacency(tensors, (how,), wrap)
+
+    def build() -> Adjacency:
+        weight = None if value is None else value.detach()
         return Adjacency.from_edge_index(
-            edges, value, num_nodes, normalize=normalize, add_self_loops="loops" in flags, dtype=dtype
+            edges.flip(0) if "flipped" in flags else edges,
+            weight,
+            num_nodes,
+            normalize=normalize,
+            add_self_loops="loops" in flags,
+            dtype=dtype,
         )
 
     owner = object_of(layer) if "keep" in flags else None
     if owner is not None and owner._cached_adj is not None:
         kept: Adjacency = owner._cached_adj
         return kept
-    adj = adjacency_by_content((edges, value), (how, num_nodes, dtype), build)
+    adj = cached_adjacency((edges, value), (how, num_nodes, dtype), build)
     if owner is not None:
         owner._cached_adj = adj
     return adj
@@ -175,9 +183,9 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Ten
         states = run_pass(given, k, terms, checkpoint, kept.unbind(0))
         return (states[0], kept), lambda: [states[0], states[-1]] if terms else [states[0]]
 
-    found, (out, kept) = run_at_depth(chosen, given, tol, max_depth, terms, pass_of, wants_grad)
     with part_of(whole.facts, *asked):
-        solution = described(given, out, found, tol, max_depth)
+        solution, (out, kept) = run_at_depth(chosen, given, tol, max_depth, terms, pass_of, wants_grad)
+    depth = torch.tensor(solution.depth, device="cpu")
     if owner is not None:
         # Without the state: the compiler may do with its memory what it likes.
         nothing = out.new_empty(0)
@@ -185,7 +193,7 @@ def run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Ten
         solution = replace(after, state=nothing)
         before = [owner.last_solution] if part and owner.last_solution is not None else []
         owner.last_solution = weakest([*before, solution], solution.state)
-    return out, release_later(kept), torch.tensor(found.k, device="cpu")
+    return out, release_later(kept), depth
 
 
 def _rates(eps: Tensor, b: Tensor) -> Tensor:
@@ -260,37 +268,6 @@ def _operator(name: str, schema: str, function: Callable[..., Any], fake: Callab
     return getattr(torch.ops.pprgnn, name).default
 
 
-def _quick(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:
-    """The operator, without the detour through torch's dispatcher where nobody watches it."""
-
-    def call(first: Tensor, *args: Any) -> Any:
-        watched = torch._C._len_torch_dispatch_stack() or type(first) not in (Tensor, torch.nn.Parameter)
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator(first, *args) if watched else function(first, *args)
-
-    return call
-
-
-def _differentiable(
-    name: str, operator: Callable[..., Any], save: Callable[..., None], backward: Callable[..., Any]
-) -> None:
-    def forward(ctx: Any, *args: Any) -> Any:
-        output = operator(*args)
-        save(ctx, args, output)
-        return output
-
-    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    function: Any = type(f"{name.capitalize()}Backward", (torch.autograd.Function,), methods)
-
-    def autograd(*args: Any) -> Any:
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
-            return function.apply(*args)
-        return operator(*args)
-
-    _library.impl(name, autograd, "Autograd")
-
-
-# ---------------------------------------------------------------------------------------------------------- solve
 def _fake_run(b: Tensor, weight: Tensor, eps: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     if torch.onnx.is_in_onnx_export():  # its second attempt, in which the layer does not notice
         raise ValueError(NOT_IN_ONNX)
@@ -312,79 +289,131 @@ solve = _operator(
 solve_backward = _operator(
     "solve_backward", f"(Tensor grad, {_SAVED}, {_GRAPH}, {_OPTIONS}, bool[] needs) -> Tensor[]", pull, _fake_pull
 )
-
-
-def save_solve(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    """Keep for the gradient what it needs."""
-    b, weight, eps, *rest = inputs
-    graph, ctx.options = Graph(*rest[:_SIZE]), Options(*rest[_SIZE:])
-    ctx.how = graph.how
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(*output[1:])
-    repeats = ctx.options.grad_terms == ALL or ctx.options.checkpoint
-    needs_b = repeats or ctx.options.activation == OWN  # φ' may need its input
-    ctx.save_for_backward(b if needs_b else None, weight, eps, *output, *graph[:-1])
-
-
-def solve_gradients(pull: Callable[..., Any], ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Of all inputs, by this way to pull back."""
-    if not ctx.options.wants_grad:
-        raise RuntimeError(
-            "This graph was made without gradients; compile or export it with gradients enabled (and export it in "
-            "training mode) to train it."
-        )
-    needs = [ctx.needs_input_grad[i] for i in (0, 1, 2, 4)]  # b, weight, eps, value
-    found = iter(()) if grad is None else iter(pull(grad, *ctx.saved_tensors, ctx.how, *ctx.options, needs))
-    b, weight, eps, value = (next(found, None) if needed else None for needed in needs)
-    return b, weight, eps, None, value, *(None,) * (_SIZE - 2 + len(ctx.options))
-
-
-def _solve_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-    return solve_gradients(_quick_pull, ctx, grad)
-
-
-_quick_pull = _quick(pull, solve_backward)
-_differentiable("solve", _quick(run, solve), save_solve, _solve_backward)
-
-
-# ------------------------------------------------------------------------------------------------------ propagate
-def _fake_product(x: Tensor, *rest: Any) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-def _fake_edge_gradient(left: Tensor, right: Tensor, edges: Tensor, value: Tensor, *rest: Any) -> Tensor:
-    return value.new_empty(value.shape)
-
-
-propagate = _operator("propagate", f"(Tensor x, {_GRAPH}, bool transposed) -> Tensor", product, _fake_product)
+propagate = _operator(
+    "propagate", f"(Tensor x, {_GRAPH}, bool transposed) -> Tensor", product, lambda x, *_: x.new_empty(x.shape)
+)
 edge_gradient = _operator(
-    "edge_gradient", f"(Tensor left, Tensor right, {_GRAPH}) -> Tensor", edge_products, _fake_edge_gradient
+    "edge_gradient",
+    f"(Tensor left, Tensor right, {_GRAPH}) -> Tensor",
+    edge_products,
+    lambda left, right, edges, value, *_: value.new_empty(value.shape),
 )
 
 
-def save_product(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    """Keep for the gradient what it needs."""
-    x, *graph, ctx.transposed = inputs
-    ctx.how = graph.pop()
-    ctx.save_for_backward(x if ctx.needs_input_grad[2] else None, *graph)
+# ------------------------------------------------------------------------------------------------------ gradients
+def _quick(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:
+    """The operator, without the detour through torch's dispatcher where nobody watches it."""
+
+    def call(first: Tensor, *args: Any) -> Any:
+        watched = torch._C._len_torch_dispatch_stack() or type(first) not in (Tensor, torch.nn.Parameter)
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(first, *args) if watched else function(first, *args)
+
+    return call
 
 
-def product_gradients(
-    propagate: Callable[..., Tensor], edge_gradient: Callable[..., Tensor], ctx: Any, grad: Tensor
-) -> tuple[Tensor | None, ...]:
-    """Of all inputs, by these two functions."""
-    x, *graph = ctx.saved_tensors
-    pair = (x, grad) if ctx.transposed else (grad, x)
-    return (
-        propagate(grad, *graph, ctx.how, not ctx.transposed) if ctx.needs_input_grad[0] else None,
-        None,
-        edge_gradient(*pair, *graph, ctx.how) if ctx.needs_input_grad[2] else None,
-        *(None,) * (_SIZE - 1),
-    )
+class _Looped(torch.autograd.Function):
+    """What the transforms of ``torch.func`` understand, too; whatever comes in batches is done one by one."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        def part(i: int) -> list[Any]:
+            given = zip(args, in_dims, strict=True)
+            return [arg.select(dim, i) if isinstance(dim, int) else arg for arg, dim in given]
+
+        results = [cls.apply(*part(i)) for i in range(info.batch_size)]  # type: ignore[no-untyped-call]
+        if isinstance(results[0], Tensor):
+            return torch.stack(results), 0
+        return tuple(torch.stack(each) for each in zip(*results, strict=True)), (0,) * len(results[0])
 
 
-def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return product_gradients(propagate, edge_gradient, ctx, grad)
+class _Gradient(_Looped):
+    """One that has none itself."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise RuntimeError("The gradient of a solve or of edge weights cannot be differentiated again.")
 
 
-_differentiable("propagate", _quick(product, propagate), save_product, _product_backward)
+class _SolveGradient(_Gradient):
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, ...]:
+        return tuple(_quick_pull(*args))
+
+
+class _EdgeGradient(_Gradient):
+    forward = staticmethod(_quick(edge_products, edge_gradient))
+
+
+class Solve(_Looped):
+    """:data:`solve` with its gradient."""
+
+    forward = staticmethod(_quick(run, solve))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        b, weight, eps, *rest = inputs
+        graph, ctx.options = Graph(*rest[:_SIZE]), Options(*rest[_SIZE:])
+        ctx.how = graph.how
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*output[1:])
+        repeats = ctx.options.grad_terms == ALL or ctx.options.checkpoint
+        needs_b = repeats or ctx.options.activation == OWN  # φ' may need its input
+        ctx.save_for_backward(b if needs_b else None, weight, eps, *output, *graph[:-1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if not ctx.options.wants_grad:
+            raise RuntimeError(
+                "This graph was made without gradients; compile or export it with gradients enabled (and export "
+                "it in training mode) to train it."
+            )
+        needs = [ctx.needs_input_grad[i] for i in (0, 1, 2, 4)]  # b, weight, eps, value
+        known = (*ctx.saved_tensors, ctx.how, *ctx.options, needs)
+        found = iter(() if grad is None else _SolveGradient.apply(grad, *known))  # type: ignore[no-untyped-call]
+        b, weight, eps, value = (next(found, None) if needed else None for needed in needs)
+        return b, weight, eps, None, value, *(None,) * (_SIZE - 2 + len(ctx.options))
+
+
+class Propagate(_Looped):
+    """:data:`propagate` with its gradient."""
+
+    forward = staticmethod(_quick(product, propagate))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, *graph, ctx.transposed = inputs
+        ctx.how = graph.pop()
+        ctx.save_for_backward(x if ctx.needs_input_grad[2] else None, *graph)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *graph = ctx.saved_tensors
+        graph = [*graph, ctx.how]
+        of_x = of_value = None
+        if ctx.needs_input_grad[0]:
+            of_x = Propagate.apply(grad, *graph, not ctx.transposed)  # type: ignore[no-untyped-call]
+        if ctx.needs_input_grad[2]:
+            pair = (x, grad) if ctx.transposed else (grad, x)
+            of_value = _EdgeGradient.apply(*pair, *graph)  # type: ignore[no-untyped-call]
+        return of_x, None, of_value, *(None,) * (_SIZE - 1)
+
+
+_quick_pull = _quick(pull, solve_backward)
+
+
+def _differentiable(name: str, function: Any) -> None:
+    def autograd(*args: Any) -> Any:
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
+            return function.apply(*args)
+        return function.forward(*args)
+
+    _library.impl(name, autograd, "Autograd")
+
+
+_differentiable("solve", Solve)
+_differentiable("propagate", Propagate)

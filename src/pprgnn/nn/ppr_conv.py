@@ -145,7 +145,7 @@ class PPRConv(OutputForm):
         self.weight = Parameter(torch.empty(out_channels, out_channels))
         self.bias = Parameter(torch.empty(out_channels)) if bias else None
         self._cached_adj: Adjacency | None = None
-        self._cached_contents: tuple[int, ...] = ()
+        self._cached_contents: tuple[Any, ...] = ()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

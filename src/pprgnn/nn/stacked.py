@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pprgnn.core.activation import Activation, resolve_activation
-from pprgnn.core.depth import DepthRule
 from pprgnn.errors import DataError
 from pprgnn.nn.features import Dropout
 from pprgnn.nn.linear_output import AS_PUBLISHED
 from pprgnn.nn.network import GraphHead, Network, check_features, learned_rows, start_small
-from pprgnn.nn.ppr_conv import PPRConv, WeightInit
+from pprgnn.nn.ppr_conv import PPRConv
 
 NORMS = ("batch", "layer", "graph", "pair")
 JUMPS = (None, "last", "cat", "max")
@@ -29,8 +28,7 @@ class StackedNet(Network):
         num_classes: Number of outputs.
         hidden: Width of every layer.
         layers: Number of infinite-depth layers.
-        eps, learn_eps, activation, depth, tol, max_depth, grad_terms, checkpoint: as in :class:`PPRConv`.
-        smooth_input, add_self_loops, normalize, bias: as in :class:`PPRConv`.
+        activation: as in :class:`PPRConv`.
         norm: ``"batch"``, ``"layer"`` (each node by itself), ``"graph"`` or ``"pair"`` (over all nodes) after each
             layer.
         input_dropout: Dropout of the features.
@@ -39,10 +37,12 @@ class StackedNet(Network):
         jk: What the head sees: the ``"last"`` layer, all side by side (``"cat"``) or their maximum (``"max"``).
         num_nodes: Learn a row for each of so many nodes instead of reading features.
         input_layer: Put a linear layer with the activation before the first infinite-depth layer.
+        layer: The class of the infinite-depth layer, such as :class:`pprgnn.baselines.ignn.IGNNConv`.
+        eps, learn_eps, depth, tol, max_depth, grad_terms, checkpoint: as in :class:`PPRConv`, but ``eps`` is 0.25.
+        smooth_input, add_self_loops, normalize, bias: as in :class:`PPRConv`.
         weight_init: How W starts: ``"glorot"``, ``"identity"``, with which a layer starts as personalised PageRank
             and needs few labels, or a number ``w`` for w·I: from 2.0 messages fade later.
-        layer: The class of the infinite-depth layer, such as :class:`pprgnn.baselines.ignn.IGNNConv`.
-        **own: Options that only this class has.
+        **conv: Further options of the layer.
     """
 
     def __init__(
@@ -52,8 +52,6 @@ class StackedNet(Network):
         *,
         hidden: int = 64,
         layers: int = 1,
-        eps: float | Sequence[float] = 0.25,
-        learn_eps: bool | Literal["channel"] = False,
         activation: str | Activation | None = "relu",
         norm: str | None = None,
         input_dropout: float = 0.0,
@@ -61,19 +59,9 @@ class StackedNet(Network):
         residual: bool = False,
         jk: str | None = None,
         num_nodes: int | None = None,
-        depth: int | DepthRule | None = None,
-        tol: float = 1e-5,
-        max_depth: int = 500,
-        grad_terms: int | None = 5,
-        checkpoint: bool = False,
-        smooth_input: bool = False,
-        add_self_loops: bool | None = None,
-        normalize: bool | Literal["sym", "row"] = True,
-        bias: bool = True,
         input_layer: bool = False,
-        weight_init: WeightInit = "glorot",
         layer: Callable[..., PPRConv] = PPRConv,
-        **own: Any,
+        **conv: Any,
     ) -> None:
         super().__init__()
         _check(in_channels, num_nodes, layers, norm, jk)
@@ -88,22 +76,8 @@ class StackedNet(Network):
         self.input_layer = torch.nn.Linear(width, hidden) if input_layer else None
         # A learned row is a linear map of the one-hot identity: a second map right behind it would add nothing.
         first = None if in_channels is None and not input_layer else hidden if input_layer else in_channels
-        options: dict[str, Any] = AS_PUBLISHED | {
-            "eps": eps,
-            "learn_eps": learn_eps,
-            "activation": self.activation,
-            "depth": depth,
-            "tol": tol,
-            "max_depth": max_depth,
-            "grad_terms": grad_terms,
-            "checkpoint": checkpoint,
-            "smooth_input": smooth_input,
-            "add_self_loops": add_self_loops,
-            "normalize": normalize,
-            "bias": bias,
-            "weight_init": weight_init,
-            **own,
-        }
+        own = {"eps": 0.25, "weight_init": "glorot", "max_depth": 500, **conv, "activation": self.activation}
+        options: dict[str, Any] = AS_PUBLISHED | own
         sizes = [first] + [hidden] * (layers - 1)
         self.convs = torch.nn.ModuleList(layer(size, hidden, **options) for size in sizes)
         self.norms = torch.nn.ModuleList(norm_layer(norm, hidden) for _ in sizes)
@@ -171,10 +145,6 @@ class NodeNet(StackedNet):
         super().__init__(in_channels, num_classes, **options)
         self.head = torch.nn.Linear(self.state_channels, num_classes)
 
-    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        logits: Tensor = self.head(self.dropout(state))
-        return logits
-
 
 class GraphNet(StackedNet):
     """Infinite-depth layers, pooling and linear layers: logits for every graph.
@@ -199,10 +169,6 @@ class GraphNet(StackedNet):
             self.state_channels, num_classes, pooling=pooling, layers=head_layers, dropout=self.dropout.p
         )
 
-    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        logits: Tensor = self.head(state, batch, num_graphs)
-        return logits
-
 
 def _check(in_channels: int | None, num_nodes: int | None, layers: int, norm: str | None, jk: str | None) -> None:
     if (in_channels is None) == (num_nodes is None):
@@ -224,11 +190,8 @@ def norm_layer(norm: str | None, channels: int) -> torch.nn.Module:
 
     if norm is None:
         return torch.nn.Identity()
-    if norm == "pair":
-        pair: torch.nn.Module = PairNorm()
-        return pair
     kinds: dict[str, Any] = {"batch": torch.nn.BatchNorm1d, "layer": torch.nn.LayerNorm, "graph": GraphNorm}
-    layer: torch.nn.Module = kinds[norm](channels)
+    layer: torch.nn.Module = PairNorm() if norm == "pair" else kinds[norm](channels)
     return layer
 
 

@@ -111,10 +111,6 @@ class CoPurchaseNet(_PaperNet):
         state: Tensor = self.conv(rows, edge_index, edge_weight)
         return state
 
-    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        logits: Tensor = self.head(self.dropout(state))
-        return logits
-
 
 class PaperGraphNet(_PaperNet):
     """Three infinite-depth layers, the sum over each graph, and a head of two linear layers.
@@ -144,10 +140,6 @@ class PaperGraphNet(_PaperNet):
         for conv in self.convs:
             state = conv(state, edge_index, edge_weight)
         return state
-
-    def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
-        logits: Tensor = self.head(state, batch, num_graphs)
-        return logits
 
 
 class _SpreadingConv(PPRConv):

@@ -1,9 +1,8 @@
 """From what a layer is given to an :class:`pprgnn.Adjacency`, kept while it is in use; convolutions as products.
 
-A graph is recognised by its tensors: the very same objects with the same contents, of which a checksum is kept
-(tensors count their changes, but not those of ``.data``). An entry disappears together with its ``edge_index``.
-Compiled code is different: it writes into tensors without a trace and gives their memory to others, so that there
-nothing but the numbers themselves tells which graph it is.
+A graph is recognised by its numbers, of which a fingerprint is kept: tensors do not count changes of ``.data``,
+and compiled code writes into them without a trace and gives their memory to others. An entry disappears together
+with its ``edge_index``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +22,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
+from pprgnn.core.csr import fingerprint
 from pprgnn.core.entries import Normalization, as_edges, check_memory, check_weight
 from pprgnn.core.solution import Solution
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Conv = TypeVar("Conv", bound=torch.nn.Module)
 CAPACITY = 8  # a handful of graphs: train, validation and test loops side by side
-BLOCK = 1 << 14  # numbers at a time of a checksum: they stay in the cache of the processor
 
 
 class SolvingAdjacency(Adjacency):
@@ -63,17 +62,10 @@ def as_adjacency(
     flow: str = "source_to_target",
     of_matrix: Callable[[Tensor], Tensor] | None = None,
 ) -> Adjacency:
-    """An adjacency as it is; the one of an ``edge_index`` or sparse tensor, built once for the same tensors.
+    """An adjacency as it is; that of an ``edge_index`` or sparse tensor (rows are targets), built once.
 
-    Args:
-        edge_index: An :class:`pprgnn.Adjacency`, an ``edge_index`` or a sparse tensor (rows are targets).
-        edge_weight: One number per column of an ``edge_index``.
-        num_nodes: Rows of the features.
-        dtype: Of the features.
-        normalize: As in :meth:`pprgnn.Adjacency.from_edge_index`; what comes as an adjacency is left as it is.
-        add_self_loops: The same.
-        flow: As in PyG; ``"target_to_source"`` reads an ``edge_index`` the other way round.
-        of_matrix: What is done to a sparse tensor first, where it does not mean what an ``edge_index`` does.
+    ``normalize`` and ``add_self_loops`` are for what is built: an adjacency is left as it is. ``of_matrix`` is
+    done to a sparse tensor first, where it does not mean what an ``edge_index`` does.
     """
     if isinstance(edge_index, Adjacency):
         if edge_weight is not None:
@@ -83,7 +75,6 @@ def as_adjacency(
     sparse = is_torch_sparse_tensor(edge_index)
     if sparse and edge_weight is not None:
         raise ValueError("A sparse adjacency carries its own weights; put edge_weight into it instead.")
-
     if not sparse:
         edge_index = as_edges(edge_index)
 
@@ -94,7 +85,12 @@ def as_adjacency(
         edges = edge_index if flow == "source_to_target" else edge_index.flip(0)
         return Adjacency.from_edge_index(edges, edge_weight, num_nodes, **options)
 
-    return cached_adjacency(edge_index, edge_weight, (num_nodes, flow, of_matrix, *options.values()), build)
+    check_weight(edge_weight)
+    tensors = (edge_index, edge_weight)
+    if torch.compiler.is_compiling() or any(each is not None and each.requires_grad for each in tensors):
+        return build()  # learned weights change with every step
+    _drop_unused()
+    return cached_adjacency(tensors, (num_nodes, flow, of_matrix, *options.values()), build)
 
 
 # ------------------------------------------------------------------------------------------- the graph of a layer
@@ -102,7 +98,7 @@ def adjacency_of(layer: PPRConv, edge_index: Any, edge_weight: Tensor | None, b:
     """The adjacency with the options of a layer; that of its first call if it is ``cached``."""
     if not layer.cached:
         return _adjacency(layer, edge_index, edge_weight, b)
-    kept, contents = layer._cached_adj, tuple[int, ...]()
+    kept, contents = layer._cached_adj, tuple[Any, ...]()
     if kept is not None and (kept.dtype, kept.device) != (b.dtype, b.device):
         kept = None  # the layer was moved
     if isinstance(edge_index, Tensor):
@@ -136,12 +132,10 @@ def _adjacency(layer: PPRConv, edge_index: Any, edge_weight: Tensor | None, b: T
 
 
 # ------------------------------------------------------------------------------------------------ graphs in use
-@dataclass(frozen=True)
+@dataclass
 class _Entry:
-    edge_index: weakref.ref[Tensor]
-    edge_weight: weakref.ref[Tensor] | None
-    checksums: tuple[int, ...]
-    options: tuple[Any, ...]
+    of: weakref.ref[Tensor]  # it goes with this tensor
+    key: tuple[Any, ...]
     adj: Adjacency
 
 
@@ -149,58 +143,39 @@ _entries: list[_Entry] = []
 
 
 def cached_adjacency(
-    edge_index: Tensor, edge_weight: Tensor | None, options: tuple[Any, ...], build: Callable[[], Adjacency]
+    tensors: tuple[Tensor | None, ...], options: tuple[Any, ...], build: Callable[[], Adjacency]
 ) -> Adjacency:
-    """Return the adjacency of this graph with these options; ``build`` makes it when it is not known."""
-    check_weight(edge_weight)
-    tensors = [edge_index] if edge_weight is None else [edge_index, edge_weight]
-    if any(t.requires_grad for t in tensors) or torch.compiler.is_compiling():
-        return build()  # learned weights change with every step
-    checksums = contents_of(*tensors)
-    _entries[:] = [entry for entry in _entries if entry.edge_index() is not None]
-    for entry in _entries:
-        same_weight = edge_weight is (None if entry.edge_weight is None else entry.edge_weight())
-        same_graph = entry.edge_index() is edge_index and same_weight
-        if same_graph and entry.checksums == checksums and entry.options == options:
-            return entry.adj
-    adj = build()
-    weight_ref = None if edge_weight is None else weakref.ref(edge_weight)
-    _entries.insert(0, _Entry(weakref.ref(edge_index), weight_ref, checksums, options, adj))
-    del _entries[CAPACITY:]
-    return adj
+    """Return the adjacency of a graph with these numbers and options; ``build`` makes it when it is not known.
+
+    Reading the edges once more costs little beside a solve, which reads them in each of its steps.
+    """
+    first = next(tensor for tensor in tensors if tensor is not None)
+    key = (*contents_of(*tensors), options)
+    entry = next((entry for entry in _entries if entry.key == key), None)
+    if entry is None:
+        entry = _Entry(weakref.ref(first), key, build())
+        _drop_unused()
+        _entries[:] = [entry, *_entries][:CAPACITY]
+    elif entry.of() is None:  # compiled code gives equal numbers in another tensor
+        entry.of = weakref.ref(first)
+    return entry.adj
 
 
-def contents_of(*tensors: Tensor | None) -> tuple[int, ...]:
-    """A checksum for each part of the tensors, sparse ones included."""
-    parts = [part for tensor in tensors if tensor is not None for part in dense_parts(tensor)]
-    for part in parts:
-        check_memory(part, "A graph")
-    return tuple(map(checksum, parts))
+def _drop_unused() -> None:
+    """Not at every look: the graphs of compiled code come in new tensors each time."""
+    _entries[:] = [entry for entry in _entries if entry.of() is not None]
 
 
-def checksum(tensor: Tensor) -> int:
-    """A number that follows every bit of a tensor: one pass, in the memory of a block."""
-    data = tensor.detach().reshape(-1)
-    if data.stride() != (1,) or data.storage_offset() * data.element_size() % 8:
-        data = data.clone(memory_format=torch.contiguous_format)  # words start at multiples of eight bytes
-    data = data.view(torch.uint8)
-    end = data.numel() // 8 * 8
-    sums = [torch.sum(data[end:] * _multipliers(data.device)[: data.numel() - end])]  # fewer bytes than a word
-    for words in torch.split(data[:end].view(torch.int64), BLOCK):
-        mixed = torch.bitwise_right_shift(words, 32).bitwise_xor_(words)  # signs must not get lost at the top
-        sums.append(mixed.mul_(_multipliers(data.device)[: words.numel()]).sum())
-    total = 0
-    for each in torch.stack(sums).tolist():  # one after the other: the order of the blocks matters
-        total = (total * 0x2545F4914F6CDD1D + each) % 2**64
-    return total
-
-
-@cache
-def _multipliers(device: torch.device) -> Tensor:
-    draw = torch.Generator("cpu").manual_seed(0)
-    with torch.inference_mode(False):
-        numbers = torch.randint(-(2**62), 2**62, (BLOCK,), generator=draw, device="cpu").mul_(2).add_(1)
-    return numbers.to(device)
+def contents_of(*tensors: Tensor | None) -> tuple[Any, ...]:
+    """What tells tensors from others, sparse ones included: their kind, and a fingerprint of their numbers."""
+    found: list[Any] = []
+    for tensor in tensors:
+        parts = () if tensor is None else dense_parts(tensor)
+        for part in parts:
+            check_memory(part, "A graph")
+        kind = None if tensor is None else (tensor.layout, tensor.shape, tensor.dtype, tensor.device)
+        found.append((kind, fingerprint(*parts)))
+    return tuple(found)
 
 
 def dense_parts(tensor: Tensor) -> tuple[Tensor, ...]:
@@ -212,48 +187,6 @@ def dense_parts(tensor: Tensor) -> tuple[Tensor, ...]:
     if tensor.layout == torch.sparse_csc:
         return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
     return (tensor,)
-
-
-@dataclass(frozen=True)
-class _Copy:
-    of: weakref.ref[Tensor]
-    tensors: tuple[Tensor | None, ...]
-    options: tuple[Any, ...]
-    adj: Adjacency
-
-
-_copies: list[_Copy] = []
-
-
-def adjacency_by_content(
-    tensors: tuple[Tensor | None, ...], options: tuple[Any, ...], build: Callable[..., Adjacency]
-) -> Adjacency:
-    """Return the adjacency of a graph with these numbers; ``build`` makes it of copies when it is not known.
-
-    Reading the edges once more costs little beside a solve, which reads them in each of its steps.
-    """
-    first = next(tensor for tensor in tensors if tensor is not None)
-    for entry in _copies:
-        if entry.options == options and all(map(_same, entry.tensors, tensors)):
-            if _copies[0] is not entry or entry.of() is None:
-                _remember(replace(entry, of=weakref.ref(first)), entry)
-            return entry.adj
-    copies = tuple(None if tensor is None else tensor.detach().clone() for tensor in tensors)
-    adj = build(*copies)
-    _copies[:] = [entry for entry in _copies if entry.of() is not None]
-    _remember(_Copy(weakref.ref(first), copies, options, adj))
-    return adj
-
-
-def _remember(entry: _Copy, before: _Copy | None = None) -> None:
-    _copies[:] = [entry, *(each for each in _copies if each is not before)][:CAPACITY]
-
-
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    # Numbers of different types can be equal where the matrices made of them are not.
-    return one.dtype == other.dtype and one.device == other.device and torch.equal(one, other)
 
 
 # -------------------------------------------------------------------------------------- convolutions as products

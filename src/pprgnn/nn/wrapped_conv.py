@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,10 +15,12 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.inits import reset
 
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.csr import fingerprint_of
+from pprgnn.core.csr import fingerprint
 from pprgnn.core.entries import check_memory
 from pprgnn.nn.infinite_layer import InfiniteLayer
 from pprgnn.nn.through_adjacency import dense_parts
+
+_TURNED = {"source_to_target": "target_to_source", "target_to_source": "source_to_target"}
 
 
 class BothDirections(torch.nn.Module):
@@ -38,9 +41,6 @@ class BothDirections(torch.nn.Module):
         """Both, with the same arguments."""
         out: Tensor = 0.5 * (self.along(x, *args, **kwargs) + self.against(x, *args, **kwargs))
         return out
-
-
-_TURNED = {"source_to_target": "target_to_source", "target_to_source": "source_to_target"}
 
 
 def directed(conv: torch.nn.Module, direction: str) -> torch.nn.Module:
@@ -67,12 +67,9 @@ def width_of(conv: torch.nn.Module, channels: int | None) -> int | None:
         raise ValueError(f"channels must be >= 1, but came as {channels}.")
     takes, returns = (getattr(conv, name, None) for name in ("in_channels", "out_channels"))
     takes = takes[0] if isinstance(takes, tuple) and takes else takes
-    if (
-        isinstance(returns, int)
-        and getattr(conv, "concat", False)
-        and isinstance(getattr(conv, "heads", None), int)
-    ):
-        returns *= conv.heads  # type: ignore[operator]
+    heads: Any = getattr(conv, "heads", None) if getattr(conv, "concat", False) else None
+    if isinstance(returns, int) and isinstance(heads, int):
+        returns *= heads
     told = [width for width in (takes, returns, channels) if isinstance(width, int) and width > 0]
     if len(set(told)) > 1:
         asked = "" if channels is None else f", and channels={channels} was given"
@@ -99,35 +96,12 @@ def check_inside(conv: torch.nn.Module) -> None:
             raise ValueError(f"{type(part).__name__} is infinitely deep already; use it as it is.")
 
 
-def checked(function: Callable[[Tensor], Tensor], conv: torch.nn.Module) -> Callable[[Tensor], Tensor]:
-    """The same, but it says so when the result cannot be the next state."""
-
-    def call(g: Tensor) -> Tensor:
-        try:
-            out = function(g)
-        except (AssertionError, IndexError, RuntimeError, ValueError) as error:
-            if g.dim() == 2:
-                raise
-            raise ValueError(
-                f"{type(conv).__name__} does not take several sets of features at once, shape {tuple(g.shape)}, "
-                f"with this graph ({error or type(error).__name__}); call the layer once for each of them."
-            ) from error
-        if not isinstance(out, Tensor) or out.shape != g.shape:
-            raise ValueError(
-                f"{type(conv).__name__} must return the shape it is given, {tuple(g.shape)}, but returned "
-                f"{shape_of(out)}; make it as wide as its input."
-            )
-        return out
-
-    return call
-
-
 def check_nodes(edge_index: Any, num_nodes: int) -> None:
     """Raise if an ``edge_index`` names nodes that are not there; convolutions would crash, or worse."""
     plain = isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
     if not plain or edge_index.is_floating_point() or edge_index.numel() == 0:
         return
-    edge_index = edge_index.as_tensor() if isinstance(edge_index, EdgeIndex) else edge_index
+    edge_index = as_plain(edge_index)
     check_memory(edge_index, "edge_index")
     smallest, largest = (int(end) for end in edge_index.aminmax())
     if smallest < 0 or largest >= num_nodes:
@@ -159,34 +133,67 @@ def same_randomness(function: Callable[[Tensor], Tensor], device: torch.device) 
     return repeated
 
 
-def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
-    """Every tensor among the arguments, also those in dictionaries."""
-    for value in (*args, *kwargs.values()):
+@dataclass
+class Call:
+    """A convolution on its arguments: a function of the state; an error if the result cannot be the next one.
+
+    Args:
+        conv: The convolution.
+        args, kwargs: Its arguments behind the state.
+        function: What it does, of the state alone.
+    """
+
+    conv: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    function: Callable[[Tensor], Tensor]
+
+    def __call__(self, g: Tensor) -> Tensor:
+        name = type(self.conv).__name__
+        try:
+            out = self.function(g)
+        except (AssertionError, IndexError, RuntimeError, ValueError) as error:
+            if g.dim() == 2:
+                raise
+            raise ValueError(
+                f"{name} does not take several sets of features at once, shape {tuple(g.shape)}, with this graph "
+                f"({error or type(error).__name__}); call the layer once for each of them."
+            ) from error
+        if not isinstance(out, Tensor) or out.shape != g.shape:
+            raise ValueError(
+                f"{name} must return the shape it is given, {tuple(g.shape)}, but returned {shape_of(out)}; make "
+                f"it as wide as its input."
+            )
+        return out
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Every tensor among the arguments, also those in dictionaries."""
+        return list(_tensors_of((*self.args, *self.kwargs.values())))
+
+    def graph(self, b: Tensor) -> tuple[int, int, int]:
+        """Numbers of nodes and edges, and a number that tells graphs apart, by their edges and what is on them.
+
+        Learned weights are no part of it: they move with every step.
+        """
+        given = [part for t in self.tensors if not t.requires_grad for part in dense_parts(t)]
+        edges = sum(t.size(-1) for t in given if t.dim() == 2 and not t.is_floating_point())
+        return b.size(-2), edges, fingerprint(*given)
+
+
+def _tensors_of(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
         if isinstance(value, Tensor):
-            yield value.as_tensor() if isinstance(value, EdgeIndex) else value
+            yield as_plain(value)
         elif isinstance(value, Adjacency):
             yield value.value
         elif isinstance(value, Mapping):
-            yield from tensors_of(tuple(value.values()), {})
+            yield from _tensors_of(value.values())
 
 
-def without_edge_index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same arguments, with the plain tensor that is in each of PyG's ``EdgeIndex``."""
-
-    def plain(value: Any) -> Any:
-        return value.as_tensor() if isinstance(value, EdgeIndex) else value
-
-    return tuple(map(plain, args)), {name: plain(value) for name, value in kwargs.items()}
-
-
-def graph_of(b: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int, int]:
-    """Numbers of nodes and edges, and a number that tells graphs apart, by their edges and what is on them.
-
-    Learned weights are no part of it: they move with every step.
-    """
-    given = [part for t in tensors_of(args, kwargs) if not t.requires_grad for part in dense_parts(t)]
-    edges = sum(t.size(-1) for t in given if t.dim() == 2 and not t.is_floating_point())
-    return b.size(-2), edges, fingerprint_of(given)
+def as_plain(value: Any) -> Any:
+    """The plain tensor that is in PyG's ``EdgeIndex``; anything else as it is."""
+    return value.as_tensor() if isinstance(value, EdgeIndex) else value
 
 
 def shape_of(value: Any) -> str:

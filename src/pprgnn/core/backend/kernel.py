@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from pprgnn.core.activation import TANH, Activation
+
 if TYPE_CHECKING:
     from pprgnn.core.problem import Problem, Recursion
+    from pprgnn.core.recursion import Gradients
 
 MAX_CHANNELS = 256  # beyond, the dense product dominates and the vendor's library is the better one
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
@@ -61,7 +64,7 @@ def graph_library(like: Tensor, num_nodes: int, num_entries: int) -> ctypes.CDLL
 def library_for(problem: Recursion) -> ctypes.CDLL | None:
     """The library that can run all steps of this problem, or ``None`` for torch operations: the one choice."""
     adj = getattr(problem, "adj", None)
-    if adj is None or problem.b.size(1) > MAX_CHANNELS or not hasattr(problem.activation, "slope"):
+    if adj is None or problem.b.size(1) > MAX_CHANNELS or phi_number(problem.activation) is None:
         return None
     return _library_for(adj.matrix, problem.b)
 
@@ -81,20 +84,24 @@ def multiply(matrix: Tensor, x: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def forward(library: ctypes.CDLL, problem: Problem, states: list[Tensor], order: Tensor | None) -> None:
-    """Run all steps down to n = 0; ``states[n]`` is where G⁽ⁿ⁾ goes (far states share buffers).
+def descend(
+    library: ctypes.CDLL,
+    problem: Problem,
+    rows: PartRows,
+    states: list[Tensor],
+    n: int = 0,
+    halo: Tensor | None = None,
+    order: Tensor | None = None,
+    warm: bool = False,
+) -> None:
+    """Run steps down to G⁽ⁿ⁾, which goes to ``states[0]``, G⁽ⁿ⁺¹⁾ to ``states[1]`` (far states share buffers).
 
-    Given ``order``, G⁽⁰⁾ comes out in the caller's node order.
+    The last state is φ(B), or there already if ``warm``. Of each, the rows that need no others' rows or, given
+    those as ``halo``, the rows that do. Given ``order``, ``states[0]`` comes out in the caller's node order.
     """
     weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.b.size(1)).contiguous()
-    _call(
-        library,
-        "pprgnn_forward",
-        problem.adj.matrix,
-        *(problem.b, weight, eps),
-        *(_slope(problem), len(states) - 1),
-        *(states, order),
-    )
+    given = (problem.b, *_far(rows, halo), weight, eps, _phi(problem), n, len(states) - 1)
+    _call(library, "pprgnn_descend", rows.near, *given, states, order, None, int(warm))
 
 
 def look(sketch: Tensor, weight: Tensor, faint: float) -> tuple[Tensor, float] | None:
@@ -118,7 +125,7 @@ def iterate(
     matrix: Tensor,
     b: Tensor,
     weight: Tensor,
-    slope: float,
+    phi: float,
     states: list[Tensor],
     at: Tensor | None,
     warm: bool,
@@ -127,75 +134,29 @@ def iterate(
 
     Unless ``warm``, the last one is filled first, with X = 0 on the right-hand side.
     """
-    eps = torch.zeros_like(weight[0])  # nothing decays
-    steps, weight = len(states) - 1, weight.contiguous()
-    _call(library, "pprgnn_iterate", matrix, b, weight, eps, ctypes.c_double(slope), steps, states, at, int(warm))
+    far, eps = _far(PartRows.whole(matrix), None), torch.zeros_like(weight[0])  # nothing decays
+    given = (b, *far, weight.contiguous(), eps, ctypes.c_double(phi), 0, len(states) - 1)
+    _call(library, "pprgnn_descend", matrix, *given, states, None, at, int(warm))
 
 
-def adjoint(
-    library: ctypes.CDLL,
-    problem: Problem,
-    products: int,
-    terms: int,
-    states: list[Tensor],
-    scratch: list[Tensor],
-    b_bar: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """All terms, from Z̄⁽⁰⁾ in ``scratch[0]`` and states G⁽¹⁾, G⁽²⁾, ..., all in the inner node order.
-
-    Writes ``b_bar``, returns the gradients of weight and eps.
-    """
-    weight = problem.weight.contiguous()
-    weight_t, eps = weight.t().contiguous(), problem.eps.expand(weight.size(0)).contiguous()
-    weight_bar, eps_bar = torch.zeros_like(weight), torch.zeros_like(eps)
-    _call(
-        library,
-        "pprgnn_adjoint",
-        problem.adj.matrix_t,
-        *(weight, weight_t, eps),
-        *(_slope(problem), products, terms),
-        *(states, scratch),
-        *(b_bar, weight_bar, eps_bar),
-    )
-    return weight_bar, eps_bar if problem.eps.dim() else eps_bar.sum()
-
-
-def step(
-    library: ctypes.CDLL, problem: Problem, rows: PartRows, n: int, g: Tensor, halo: Tensor | None, out: Tensor
-) -> None:
-    """Of G⁽ⁿ⁾ the rows that need no others' rows or, given those as ``halo``, the rows that do."""
-    weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.b.size(1)).contiguous()
-    far = _far(rows, halo)
-    _call(library, "pprgnn_step", rows.near, problem.b, *far, *(weight, eps), *(_slope(problem), n), *(g, out))
-
-
-def adjoint_step(
+def ascend(
     library: ctypes.CDLL,
     problem: Problem,
     rows: PartRows,
-    n: int,
-    last: bool,
-    z: Tensor,
-    halo: Tensor | None,
-    below: Tensor,
-    following: Tensor,
-    b_bar: Tensor,
-    weight_bar: Tensor,
-    eps_bar: Tensor,
+    sums: Gradients,
+    states: list[Tensor],
+    z: list[Tensor],
+    terms: int,
+    n: int = 0,
+    halo: Tensor | None = None,
 ) -> None:
-    """Term n of the adjoint for the same rows as :func:`step`: adds to the gradients, writes the next Z̄."""
-    weight, eps = problem.weight.contiguous(), problem.eps.expand(z.size(1)).contiguous()
-    far = _far(rows, halo)
-    _call(
-        library,
-        "pprgnn_adjoint_step",
-        rows.near,
-        *(z, *far),
-        *(weight, weight.t().contiguous(), eps),
-        *(_slope(problem), n, int(last)),
-        *(below, following),
-        *(b_bar, weight_bar, eps_bar),
-    )
+    """Add term n of the adjoint, and as many as there are ``states`` G⁽ⁿ⁺¹⁾, ..., for the rows of :func:`descend`.
+
+    Z̄⁽ⁿ⁾ is in ``z[0]``, the next one goes to ``z[1]``, and so on, taking turns.
+    """
+    weight, eps = problem.weight.contiguous(), problem.eps.expand(problem.weight.size(0)).contiguous()
+    given = (weight, weight.t().contiguous(), *_far(rows, halo), eps, _phi(problem), n, len(states), terms)
+    _call(library, "pprgnn_ascend", rows.near, *given, states, z, sums.b, sums.weight, sums.eps)
 
 
 def _far(rows: PartRows, halo: Tensor | None) -> tuple[object, ...]:
@@ -207,8 +168,15 @@ def _far(rows: PartRows, halo: Tensor | None) -> tuple[object, ...]:
     return *indices, halo, rows.interior, rows.near.size(0)
 
 
-def _slope(problem: Problem) -> ctypes.c_double:
-    return ctypes.c_double(problem.activation.slope)  # type: ignore[attr-defined]
+def phi_number(activation: Activation) -> float | None:
+    """How the kernel is told φ: the slope below 0, or 2 for tanh; ``None``: it does not know it."""
+    return 2.0 if isinstance(activation, type(TANH)) else getattr(activation, "slope", None)
+
+
+def _phi(problem: Problem) -> ctypes.c_double:
+    number = phi_number(problem.activation)
+    assert number is not None
+    return ctypes.c_double(number)
 
 
 def _pointer(tensor: Tensor) -> int:

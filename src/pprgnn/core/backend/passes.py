@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ def step(problem: Recursion, n: int, g: Tensor, out: Tensor, product: Tensor) ->
         return problem.step(n, g, out, product)
     rows = problem.adj.rows or PartRows.whole(problem.adj.matrix)
     for halo in rows.halves(g):
-        kernel.step(library, problem, rows, n, g, halo, out)
+        kernel.descend(library, problem, rows, [out, g], n, halo, warm=True)
     return out
 
 
@@ -81,7 +81,8 @@ def run_pass(
     library = kernel.library_for(problem)
     if library is not None and isinstance(problem, Problem) and problem.adj.rows is None:
         order = problem.adj.order if caller_order else None
-        kernel.forward(library, problem, [buffer(n) for n in range(depth + 1)], order)
+        rows, states = PartRows.whole(problem.adj.matrix), [buffer(n) for n in range(depth + 1)]
+        kernel.descend(library, problem, rows, states, order=order)
     else:
         product = problem.b if adj is None else acquire(problem.b)  # not read where a step is no product
         start = problem.activation.apply_(buffer(depth).copy_(problem.b))  # G⁽ᵏ⁾ = φ(B): no sparse product
@@ -146,12 +147,7 @@ def pull_back(
         states = [*repeated, *kept]
         z_bar = _first_z_bar(problem, memo, states[0] if depth else None, grad_out, room)
         b_bar = acquire(grad_out)
-        if library is None:
-            sums = _plain_adjoint(problem, states, z_bar, room, b_bar, depth, terms, needs[3])
-        elif adj.rows_t is None:  # the same loop, in C++
-            sums = Gradients(b_bar, *kernel.adjoint(library, problem, count, terms, states, [z_bar, room], b_bar))
-        else:
-            sums = _adjoint_of_part(library, problem, adj.rows_t, states, z_bar, room, b_bar, count, terms)
+        sums = _adjoint(library, problem, states, z_bar, room, b_bar, depth, terms, needs[3])
         gradients = _needed(problem, sums, adj.unpermute(b_bar, out=room) if needs[0] else None, needs)
     release(*repeated, *(buffer for buffer in (z_bar, room, b_bar) if buffer is not gradients.b))
     return gradients
@@ -171,52 +167,43 @@ def _first_z_bar(
     return phi.chain(adj.permute(grad_out.contiguous()), z, out=out)
 
 
-def _plain_adjoint(
+def _sums(problem: Problem, b_bar: Tensor, z_bar: Tensor, with_edges: bool = False) -> Gradients:
+    """What the terms add to, with B̄ = Z̄⁽⁰⁾ so far."""
+    weight, value_bar = problem.weight.contiguous(), torch.zeros_like(problem.adj.value) if with_edges else None
+    return Gradients(b_bar.copy_(z_bar), torch.zeros_like(weight), weight.new_zeros(len(weight)), value_bar)
+
+
+def _adjoint(
+    library: ctypes.CDLL | None,
     problem: Problem,
-    states: Sequence[Tensor],
+    states: list[Tensor],
     z_bar: Tensor,
-    product: Tensor,
+    room: Tensor,
     b_bar: Tensor,
     depth: int,
     terms: int,
     with_edges: bool,
 ) -> Gradients:
-    """By torch operations; ``states`` are G⁽¹⁾, G⁽²⁾, ..."""
-    phi = problem.activation
-    weight_bar, eps_bar = torch.zeros_like(problem.weight), torch.zeros_like(problem.eps)
-    value_bar = torch.zeros_like(problem.adj.value) if with_edges else None
-    sums = Gradients(b_bar.copy_(z_bar), weight_bar, eps_bar, value_bar)
+    """All terms; ``states`` are G⁽¹⁾, G⁽²⁾, ... Of a part of a graph, the rest is computed while rows travel."""
+    adj, phi, count, free = problem.adj, problem.activation, min(terms, depth), [room]
+    sums = _sums(problem, b_bar, z_bar, with_edges)
+    rows = adj.rows_t or PartRows.whole(adj.matrix_t)
+    if library is not None and adj.rows_t is None:  # the same loop, in C++
+        kernel.ascend(library, problem, rows, sums, states[:count], [z_bar, room], terms)
+        return sums
 
     def term(n: int, z: Tensor, below: Tensor) -> Tensor:
         def kept() -> Tensor:
             if phi.from_output:
                 return below
             # φ' needs z itself: repeat the step up to φ
-            return pre_activation(problem, n + 1, states[n + 1] if n + 1 < depth else None, None, product)
+            return pre_activation(problem, n + 1, states[n + 1] if n + 1 < depth else None, None, room)
 
-        return sums.add_term(problem, n, z, below, None if n + 1 == terms else kept, product)
-
-    ascend(term, z_bar, lambda n: states[n - 1], min(terms, depth))
-    return sums
-
-
-def _adjoint_of_part(
-    library: ctypes.CDLL,
-    problem: Problem,
-    rows: PartRows,
-    states: Sequence[Tensor],
-    z_bar: Tensor,
-    spare: Tensor,
-    b_bar: Tensor,
-    count: int,
-    terms: int,
-) -> Gradients:
-    """Of the rows that are here: what needs no rows of others is computed while those travel."""
-    sums, free = _fused_sums(problem, b_bar.copy_(z_bar)), [spare]
-
-    def term(n: int, z: Tensor, below: Tensor) -> Tensor:
+        if library is None:
+            return sums.add_term(problem, n, z, below, None if n + 1 == terms else kept, room)
         following = free.pop()
-        _fused_term(library, problem, rows, n, n + 1 == terms, z, below, following, sums)
+        for halo in rows.halves(z):
+            kernel.ascend(library, problem, rows, sums, [below], [z, following], terms, n, halo)
         free.append(z)
         return following
 
@@ -245,19 +232,19 @@ def _repeated_adjoint(
 
     def repeat(n: int, g: Tensor) -> Tensor:
         above = spare()
-        kernel.step(library, problem, there, n, g, None, above)
+        kernel.descend(library, problem, there, [above, g], n, warm=True)
         if g is not farthest:
             room.append(g)
         return above
 
     def term(n: int, z: Tensor, below: Tensor) -> Tensor:
         following = spare() if below is farthest else below  # row by row: Z̄ takes the place of a state
-        _fused_term(library, problem, back, n, n + 1 == terms, z, below, following, sums)
+        kernel.ascend(library, problem, back, sums, [below], [z, following], terms, n)
         room.append(z)
         return following
 
-    b_bar = spare().copy_(z_bar)
-    sums = _fused_sums(problem, b_bar)
+    b_bar = spare()
+    sums = _sums(problem, b_bar, z_bar)
     z_bar = ascend(term, z_bar, lambda level: descend(repeat, farthest, range(level, last)), last)
     if adj.rank is not None:
         b_bar, z_bar = adj.unpermute(b_bar, out=z_bar), b_bar
@@ -265,33 +252,8 @@ def _repeated_adjoint(
     return b_bar, sums
 
 
-def _fused_sums(problem: Problem, b_bar: Tensor) -> Gradients:
-    """What :func:`_fused_term` adds to; of ε for each channel."""
-    weight = problem.weight.contiguous()
-    return Gradients(b_bar, torch.zeros_like(weight), torch.zeros_like(weight[0]))
-
-
-def _fused_term(
-    library: ctypes.CDLL,
-    problem: Problem,
-    rows: PartRows,
-    n: int,
-    last: bool,
-    z: Tensor,
-    below: Tensor,
-    following: Tensor,
-    sums: Gradients,
-) -> None:
-    """:meth:`Gradients.add_term`, fused."""
-    for halo in rows.halves(z):
-        into: Any = (sums.b, sums.weight, sums.eps)
-        kernel.adjoint_step(library, problem, rows, n, last, z, halo, below, following, *into)
-
-
 def _needed(problem: Problem, sums: Gradients, b_bar: Tensor | None, needs: Sequence[bool]) -> Gradients:
     """Those that are asked for."""
-    eps = sums.eps
-    if eps is not None and eps.dim() > problem.eps.dim():
-        eps = eps.sum()
+    eps = sums.eps if sums.eps is None or problem.eps.dim() else sums.eps.sum()
     found = (b_bar, sums.weight, eps, sums.value)
     return Gradients(*(each if needed else None for each, needed in zip(found, needs, strict=True)))
