@@ -16,6 +16,7 @@ from pprgnn.cli.output import show, show_hint, show_json, show_labelled, under
 from pprgnn.cli.train import check_source, chosen_workers, config_for, typed_command
 from pprgnn.training import tune as tuning
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.listener import Listener
 from pprgnn.training.loop import Record, Training
 from pprgnn.training.search import read_search, search_space
 from pprgnn.training.terminal import Lines, aligned, clock, paragraph, percent, width
@@ -26,15 +27,8 @@ SHOWN = 5  # trials in the table
 
 def tune(options: Tune) -> None:
     """Search, show what came out, and end with the right code."""
-    listener = None if options.as_json else TrialLines()
-    try:
-        if options.resume is None:
-            summary = _begin(options, listener)
-        else:
-            summary = _go_on(options, options.resume, listener)
-    finally:
-        if listener is not None:
-            listener.stop()
+    listener = Listener() if options.as_json else TrialLines()
+    summary = _begin(options, listener) if options.resume is None else _go_on(options, options.resume, listener)
     if options.as_json:
         show_json(summary)
     else:
@@ -45,7 +39,7 @@ def tune(options: Tune) -> None:
         raise typer.Exit(STOPPED)
 
 
-def _begin(options: Tune, listener: TrialLines | None) -> dict[str, Any]:
+def _begin(options: Tune, listener: Listener) -> dict[str, Any]:
     workers, details = chosen_workers(options.at_once), TableDetails()
     check_source(options.what, options.tables, details)
     config = config_for(options.what, options.changes, options.model)
@@ -68,7 +62,7 @@ def _begin(options: Tune, listener: TrialLines | None) -> dict[str, Any]:
     )
 
 
-def _go_on(options: Tune, folder: Path, listener: TrialLines | None) -> dict[str, Any]:
+def _go_on(options: Tune, folder: Path, listener: Listener) -> dict[str, Any]:
     workers, tables = chosen_workers(options.at_once), options.tables
     new = (options.what, tables.edges, tables.nodes, tables.target, options.output)
     if new != (None,) * 5 or options.changes or options.model or options.search:
@@ -85,7 +79,7 @@ def _seconds(options: Tune) -> float | None:
 
 
 # --------------------------------------------------------------------------------------------------- what is shown
-class TrialLines(Lines):
+class TrialLines(Lines, Listener):
     """A line per trial; on a terminal, another one below that moves with the epochs."""
 
     def __init__(self) -> None:
@@ -95,7 +89,6 @@ class TrialLines(Lines):
         self._best: Mapping[str, Any] | None = None
 
     def tuning_started(self, tuning: Tuning) -> None:
-        """Tell what is searched where."""
         self.tuning = tuning
         entries = tuning.entries()
         self._best = next(iter(ranked(entries, tuning.figure)), None)
@@ -114,7 +107,6 @@ class TrialLines(Lines):
         self._trial = number
 
     def started(self, training: Training) -> None:
-        """Remember how long it is."""
         self._epochs = training.settings.epochs
 
     def epoch(self, record: Record) -> None:
@@ -130,7 +122,6 @@ class TrialLines(Lines):
         self.move(cells)
 
     def trial_finished(self, entry: Mapping[str, Any]) -> None:
-        """How the trial went."""
         assert self.tuning is not None
         name = self.tuning.figure
         if entry["state"] == "complete":

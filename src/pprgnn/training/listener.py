@@ -67,10 +67,10 @@ class Silent(Listener):
 
 
 @contextmanager
-def stopping(listener: Listener | None) -> Iterator[Listener | None]:
-    """Within it the listener is told something, and afterwards that nothing more comes."""
+def stopping(listener: Listener) -> Iterator[None]:
+    """Within it the listener is told something, and afterwards that nothing more comes, if it can be told."""
     try:
-        yield listener
+        yield
     finally:
         getattr(listener, "stop", lambda: None)()
 

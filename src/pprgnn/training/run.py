@@ -94,7 +94,6 @@ class Run:
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
-        """An existing run."""
         run = cls(folder)
         if not (run.folder / CONFIG).is_file():
             inside = sorted(run.folder.glob(f"*/{CONFIG}"))  # of several systems, for example
@@ -137,12 +136,10 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training came to its end."""
         return bool((self.summary or {}).get("finished"))
 
     @property
     def model_path(self) -> Path:
-        """The file of the model."""
         return self.folder / MODEL
 
     # -------------------------------------------------------------------------------------------------- progress
@@ -233,7 +230,6 @@ class Run:
         return tensors, state
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write what came out."""
         how = {
             "command": self.environment.get("command", ""),
             "repeat": f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.listener import Listener, stopping
+from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, locked, read_json
 from pprgnn.training.workers import StoppedError, Workers, at_work
 from pprgnn.wording import counted
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STUDY = "study.json"
 ALL = -1
-Listeners = Callable[[str], "Listener | None"]
+Listeners = Callable[[str], Listener]  # who is told about the run of this label
 
 
 def is_study(folder: Path | str) -> bool:
@@ -74,9 +74,8 @@ class Study:
         from pprgnn.training.defaults import settle
         from pprgnn.training.train import load_data
 
-        folder = Path(folder)
+        folder, data = Path(folder), config.data
         check_unused(folder, CONFIG)
-        data = config.data
         own, dataset = dataset is not None, load_data(config) if dataset is None else dataset
         splits = dataset.splits(data.protocol, data.split_seed, **data.split)
         count = len(splits)
@@ -84,16 +83,19 @@ class Study:
             raise TrainingError(f"{dataset.facts.name} has only {count} splits under this protocol, not {folds}.")
         chosen = [data.fold] if folds is None else list(range(count if folds == ALL else folds))
         config = settle(config, dataset, [splits[fold] for fold in chosen])
-        first = config.training.seed
         folder.mkdir(parents=True, exist_ok=True)
         if own:
             save(dataset, folder / DATA)
         workers = Workers(workers) if isinstance(workers, int) else workers
-        facts = {"folds": chosen, "seeds": list(range(first, first + seeds)), "workers": asdict(workers)}
-        write_text(
-            folder / STUDY,
-            json.dumps(facts | {"ensemble": ensemble, "command": command, "settled": config.settled}, indent=1),
-        )
+        facts = {
+            "folds": chosen,
+            "seeds": [config.training.seed + number for number in range(seeds)],
+            "workers": asdict(workers),
+            "ensemble": ensemble,
+            "command": command,
+            "settled": config.settled,
+        }
+        write_text(folder / STUDY, json.dumps(facts, indent=1))
         write_text(folder / CONFIG, config.to_toml())
         return cls.open(folder)
 
@@ -115,7 +117,7 @@ class Study:
                 config = self.config.with_values({"data.fold": fold, "training.seed": seed})
                 yield f"fold-{fold}-seed-{seed}", config
 
-    def run(self, listeners: Listeners = lambda label: None) -> dict[str, Any]:
+    def run(self, listeners: Listeners = lambda label: Silent()) -> dict[str, Any]:
         """All runs that are not finished yet; then the summary."""
         with locked(self.folder):
             missing = [(name, config) for name, config in self.members() if not self._finished(name)]
@@ -124,9 +126,8 @@ class Study:
 
     def _run_here(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
         for number, (name, config) in enumerate(missing, start=1):
-            with stopping(listeners(f"{name} ({number}/{len(missing)})")) as listener:
-                summary = _one(config, self.folder / name, listener)
-            if not summary["finished"]:
+            listener = listeners(f"{name} ({number}/{len(missing)})")
+            if not _one(config, self.folder / name, listener)["finished"]:
                 break
 
     def _run_parallel(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
@@ -134,16 +135,16 @@ class Study:
         folder = self.folder.absolute()
         jobs = [(config, folder / name) for name, config in missing]
         go_on = f"`pprgnn train --resume {self.folder}` goes on"
-        with stopping(listeners(counted(len(missing), "run"))) as listener, suppress(StoppedError):
-            tell = (lambda text: None) if listener is None else listener.note
-            with (
-                at_work(self.workers, go_on=go_on, announce=tell) as at_once,
-                closing(at_once(_job, jobs)) as done,
-            ):
-                for number, (name, summary) in enumerate(done, start=1):
-                    metric, scores = summary["metric"], summary["scores"]
-                    shown = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in scores.items())
-                    tell(f"{name} ({number}/{len(jobs)}): {metric} {shown}")
+        tell = listeners(counted(len(missing), "run")).note
+        with (
+            suppress(StoppedError),
+            at_work(self.workers, go_on=go_on, announce=tell) as at_once,
+            closing(at_once(_job, jobs)) as done,
+        ):
+            for number, (name, summary) in enumerate(done, start=1):
+                metric, scores = summary["metric"], summary["scores"]
+                shown = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in scores.items())
+                tell(f"{name} ({number}/{len(jobs)}): {metric} {shown}")
 
     def _finished(self, name: str) -> bool:
         folder = self.folder / name
@@ -189,7 +190,7 @@ class Study:
             yield ensemble_scores([Model.load(folder) for folder in folders], dataset, masks)
 
 
-def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, Any]:
+def _one(config: Config, folder: Path, listener: Listener) -> dict[str, Any]:
     """One run, from the start or from where it stopped."""
     from pprgnn.training.train import resume, train
 
@@ -201,7 +202,7 @@ def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, A
 def _job(job: tuple[Config, Path]) -> tuple[str, dict[str, Any]] | None:
     """A run beside others, with one CPU thread: threads of several processes would fight over the cores."""
     config, folder = job
-    summary = _one(config.with_values({"training.threads": 1}), folder, None)
+    summary = _one(config.with_values({"training.threads": 1}), folder, Silent())
     return (folder.name, summary) if summary["finished"] else None
 
 

@@ -44,7 +44,7 @@ from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
-from pprgnn.training.listener import Listener, undisturbed
+from pprgnn.training.listener import Listener, stopping, undisturbed
 from pprgnn.training.loop import Record, Training
 from pprgnn.training.run import CONFIG, DATA, SPLIT, locked, read_json
 from pprgnn.training.search import (
@@ -176,7 +176,7 @@ class Tuning:
     # ------------------------------------------------------------------------------------------------ the search
     def run(self, timeout: float | None = None) -> dict[str, Any]:
         """All trials that are missing; then the summary."""
-        with locked(self.folder):
+        with locked(self.folder), stopping(self.listener):
             self.deadline = math.inf if timeout is None else time.monotonic() + timeout
             self.listener.tuning_started(self)
             summary = self._summary(self._run_missing()) | {"importance": importance(self.study, ENOUGH)}
@@ -266,7 +266,6 @@ class Tuning:
         return sorted(entries, key=lambda each: each["trial"])
 
     def _missing(self) -> list[int]:
-        """The numbers of the trials to come."""
         there = {each["trial"] for each in self.entries()}
         return [number for number in range(1, self.trials + 1) if number not in there]
 
@@ -390,7 +389,6 @@ class _Judge(Listener):
             raise load_optuna().TrialPruned
 
     def started(self, training: Training) -> None:
-        """Pass it on."""
         self.listener.started(training)
 
     def note(self, text: str) -> None:
