@@ -27,6 +27,7 @@ from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import release_buffers
+from pprgnn.core.bounds import StepBounds
 from pprgnn.core.depth import Fixed
 from pprgnn.data.sparse_features import is_sparse, take_rows, to_dense
 from pprgnn.nn.infinite_layer import InfiniteLayer, infinite_layers
@@ -270,20 +271,23 @@ def gradients_to(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
 
 def _reach(facts: dict[str, Any], layer: InfiniteLayer, terms: int | None, edges: Any) -> LayerReach:
     known = ("layer", "depth", "status", "truncation_bound", "measured_error")
-    depth = facts["depth"]
+    depth, missing = facts["depth"], 0.0
     used = depth + 1 if terms is None or not layer.has_terms else min(terms, depth + 1)
-    left_out = _left_out(layer, edges, used, depth) if used <= depth else 0.0
-    return LayerReach(**{key: facts[key] for key in known}, terms=used, left_out=left_out)
+    if used <= depth:
+        norms = edges.norm_bound * largest_norm(layer) * (1 + 1e-5) if isinstance(edges, Adjacency) else math.inf
+        lipschitz = layer.activation.lipschitz
+        missing = left_out(StepBounds(lipschitz * norms, smallest_eps(layer.eps), lipschitz), used, depth)
+    bound = missing if math.isfinite(missing) else None
+    return LayerReach(**{key: facts[key] for key in known}, terms=used, left_out=bound)
 
 
-def _left_out(layer: InfiniteLayer, edges: Any, terms: int, depth: int) -> float | None:
-    """Σ over the levels left out of L ∏ c, relative to the gradient that comes in (section 3 of the method)."""
-    if not isinstance(edges, Adjacency):
-        return None
-    lipschitz = layer.activation.lipschitz
-    rate = lipschitz * edges.norm_bound * largest_norm(layer) * (1 + 1e-5)  # rounding of the norm
-    eps, product, total = smallest_eps(layer.eps), lipschitz, 0.0
+def left_out(bounds: StepBounds, terms: int, depth: int) -> float:
+    """What the terms left out can add to the gradient of B at most, relative to the one that arrives.
+
+    Σ over the levels left out of L ∏ c (section 3 of the method).
+    """
+    total, product = 0.0, bounds.lipschitz
     for n in range(depth + 1):
         total += product if n >= terms else 0.0
-        product *= rate / (1 + n * eps)
-    return total if math.isfinite(total) else None
+        product *= bounds.step(n)
+    return total

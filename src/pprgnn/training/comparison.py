@@ -6,17 +6,15 @@ comparison that was stopped or killed goes on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Silent
-from pprgnn.training.run import CONFIG, Run, check_unused, locked, read_json
+from pprgnn.training.run import CONFIG, Run, check_unused, locked, read_json, write_json
 from pprgnn.training.study import ALL, Listeners, Study, is_study
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ class Comparison:
             else:
                 Study.create(place, config, own, command=command, **repeats)
         facts = {"systems": [config.model.system for config in configs], "command": command}
-        write_text(folder / COMPARISON, json.dumps(facts, indent=1))
+        write_json(folder / COMPARISON, facts)
         return cls.open(folder)
 
     @classmethod

@@ -80,7 +80,7 @@ class Run:
             run._sweep()
             facts = environment() | {"command": command, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
             facts["settled"] = list(config.settled)
-            write_text(run.folder / ENVIRONMENT, json.dumps(facts, indent=1))
+            write_json(run.folder / ENVIRONMENT, facts)
             split.save(run.folder / SPLIT)
             if own is not None:
                 save(own, run.folder / DATA)
@@ -235,7 +235,7 @@ class Run:
             "repeat": f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER",
         }
         with self._writing(SUMMARY) as path:
-            write_text(path, json.dumps(plain({**summary, **how}), indent=1))
+            write_json(path, {**summary, **how})
         if summary["finished"]:
             (self.folder / BEFORE).unlink(missing_ok=True)
 
@@ -252,7 +252,7 @@ class Run:
         summary = self.summary
         if summary is not None and summary["finished"]:
             self._check_longer(summary["epochs"], old, new)
-            write_text(self.folder / SUMMARY, json.dumps({**summary, "finished": False}, indent=1))
+            write_json(self.folder / SUMMARY, {**summary, "finished": False})
         write_text(self.folder / CONFIG, new.to_toml())
 
     def _check_longer(self, done: int, old: Config, new: Config) -> None:
@@ -279,6 +279,11 @@ def check_unused(folder: Path, *names: str) -> None:
         )
 
 
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a table whole, or leave the old file."""
+    write_text(path, json.dumps(plain(values), indent=1))
+
+
 def read_json(path: Path, what: str = "run") -> dict[str, Any]:
     """A table in a file of a run, or of something else."""
     try:
@@ -298,33 +303,28 @@ def locked(folder: Path | str) -> Iterator[None]:
     The folder itself is locked, so nothing is left in it. Where that cannot be done (some network drives), or the
     folder cannot be made, which others say better, nothing is refused.
     """
-    claim = _claim(Path(folder))
+    folder, claim = Path(folder), None
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        claim = os.open(folder, os.O_RDONLY)
     try:
+        if claim is not None and fcntl is not None:
+            _lock(claim, folder)
         yield
     finally:
         if claim is not None:
             os.close(claim)
 
 
-def _claim(folder: Path) -> int | None:
-    if fcntl is None:
-        return None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        claim = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return None
+def _lock(claim: int, folder: Path) -> None:
     try:
         fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        os.close(claim)
         raise TrainingError(
             f"{folder} is in use by {_owner(folder)}; wait until it has ended, or choose another folder."
         ) from error
     except OSError:
-        os.close(claim)
-        return None
-    return claim
+        pass
 
 
 def _owner(folder: Path) -> str:

@@ -5,7 +5,6 @@ A study is a folder of runs. What is finished is not run again, so a study that 
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -17,7 +16,7 @@ from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.listener import Listener, Silent
-from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, locked, read_json
+from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, locked, read_json, write_json
 from pprgnn.training.workers import StoppedError, Workers, at_work
 from pprgnn.wording import counted
 
@@ -95,7 +94,7 @@ class Study:
             "command": command,
             "settled": config.settled,
         }
-        write_text(folder / STUDY, json.dumps(facts, indent=1))
+        write_json(folder / STUDY, facts)
         write_text(folder / CONFIG, config.to_toml())
         return cls.open(folder)
 
@@ -174,7 +173,7 @@ class Study:
         }
         if self.ensemble and summary["finished"]:
             summary["ensemble"] = dict(zip(("mean", "std"), _statistics(list(self._ensembles())), strict=True))
-        write_text(self.folder / SUMMARY, json.dumps(summary, indent=1))
+        write_json(self.folder / SUMMARY, summary)
         return summary
 
     def _ensembles(self) -> Iterator[dict[str, dict[str, float]]]:

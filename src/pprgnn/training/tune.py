@@ -22,7 +22,6 @@ trials. A round that was stopped is the exception: what is missing of it then kn
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import warnings
@@ -46,7 +45,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.listener import Listener, stopping, undisturbed
 from pprgnn.training.loop import Record, Training
-from pprgnn.training.run import CONFIG, DATA, SPLIT, locked, read_json
+from pprgnn.training.run import CONFIG, DATA, SPLIT, locked, read_json, write_json
 from pprgnn.training.search import (
     Space,
     as_text,
@@ -119,7 +118,7 @@ def tune(
         split.save(folder / SPLIT)
         workers = workers or Workers()
         facts = {"trials": trials, "search": as_text(space), "workers": asdict(workers), "command": command}
-        write_text(folder / SEARCH, json.dumps(facts, indent=1))
+        write_json(folder / SEARCH, facts)
         write_text(folder / BASE, config.to_toml())  # last: the tuning is there when this is
     except OSError as error:
         reason = f"cannot be written ({error.strerror or error})"
@@ -148,7 +147,7 @@ def resume_tuning(
         raise DataError(f"{folder / SEARCH} cannot be read ({error}); the tuning is damaged.") from error
     if trials is not None:
         wanted = _checked_trials(trials)
-        write_text(folder / SEARCH, json.dumps(facts | {"trials": trials}, indent=1))
+        write_json(folder / SEARCH, facts | {"trials": trials})
     if (folder / DATA).is_file():
         config = config.with_values({"data.name": str(folder / DATA), "data.options": {}})
     split, space, dataset = Split.load(folder / SPLIT), search_space(search, config), load_data(config)
@@ -291,7 +290,7 @@ class Tuning:
 
     def _write(self, summary: Mapping[str, Any]) -> None:
         """After every trial: a killed tuning has its best settings, too."""
-        write_text(self.folder / RESULT, json.dumps(summary, indent=1))
+        write_json(self.folder / RESULT, summary)
         if summary["best"] is not None:
             config = self.config.with_values(summary["best"]["settings"])
             if (self.folder / DATA).is_file():
