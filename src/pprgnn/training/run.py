@@ -75,8 +75,7 @@ class Run:
                 f"{run.folder} already holds a run; continue it with `pprgnn train --resume {run.folder}`, or "
                 f"choose another folder with -o."
             )
-        try:
-            run.folder.mkdir(parents=True, exist_ok=True)
+        with made(run.folder, "The run's folder"):
             run._sweep()
             facts = environment() | {"command": command, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
             facts["settled"] = list(config.settled)
@@ -85,11 +84,6 @@ class Run:
             if own is not None:
                 save(own, run.folder / DATA)
             write_text(run.folder / CONFIG, config.to_toml())  # last: the run is there when its config is
-        except OSError as error:
-            raise TrainingError(
-                f"The run's folder {run.folder} cannot be written ({error.strerror or error}); choose another "
-                f"with -o."
-            ) from error
         return run
 
     @classmethod
@@ -108,8 +102,7 @@ class Run:
         config = Config.from_toml(self.folder / CONFIG)
         if (self.folder / ENVIRONMENT).is_file():
             config = config.marked(None, self.environment.get("settled", ()))
-        own = self.folder / DATA
-        return config.with_values({"data.name": str(own), "data.options": {}}) if own.is_file() else config
+        return on_copy(config, self.folder)
 
     @property
     def split(self) -> Split:
@@ -268,6 +261,23 @@ class Run:
         else:
             return
         raise TrainingError(f"The run in {self.folder} is finished and {problem}.")
+
+
+def on_copy(config: Config, folder: Path, name: str | None = None) -> Config:
+    """The same settings for the copy of the user's own graph in a folder, by its path or name; if there is one."""
+    own = folder / DATA
+    return config.with_values({"data.name": name or str(own), "data.options": {}}) if own.is_file() else config
+
+
+@contextmanager
+def made(folder: Path, what: str = "The folder") -> Iterator[None]:
+    """Within it files are written into a folder, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        reason = f"cannot be written ({error.strerror or error})"
+        raise TrainingError(f"{what} {folder} {reason}; choose another with -o.") from error
 
 
 def check_unused(folder: Path, *names: str) -> None:

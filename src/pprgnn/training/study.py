@@ -160,11 +160,8 @@ class Study:
         keys = ("run", "fold", "seed", "scores", "best_epoch", "epochs", "seconds", "test_chose_the_epoch")
         summary = {
             "finished": len(finished) == len(self.folds) * len(self.seeds),
-            "data": finished[0]["data"],
-            "note": finished[0]["note"],
-            "protocol": finished[0]["protocol"],
+            **{key: finished[0][key] for key in ("data", "note", "protocol", "metric")},
             "splits": list(dict.fromkeys(each["split"] for each in finished)),
-            "metric": finished[0]["metric"],
             "mean": mean,
             "std": std,
             "trivial": _statistics(trivial)[0] if all(trivial) else {},
@@ -206,13 +203,14 @@ def _job(job: tuple[Config, Path]) -> tuple[str, dict[str, Any]] | None:
 
 
 def _statistics(scores: Sequence[Mapping[str, Mapping[str, float]]]) -> tuple[Any, Any]:
-    """Mean and standard deviation (of the population, as the field has it) of every score."""
-    mean: dict[str, dict[str, float | None]] = {}
-    std: dict[str, dict[str, float | None]] = {}
-    for part in scores[0]:
-        for name in scores[0][part]:
-            values = [each[part][name] for each in scores]
-            known = None not in values  # a metric may be undefined on a small part
-            mean.setdefault(part, {})[name] = statistics.fmean(values) if known else None
-            std.setdefault(part, {})[name] = statistics.pstdev(values) if known else None
-    return mean, std
+    """Mean and standard deviation (of the population, as the field has it) of every score; ``None``: not known."""
+
+    def of_all(figure: Callable[[Sequence[float]], float]) -> dict[str, dict[str, float | None]]:
+        found: dict[str, dict[str, float | None]] = {}
+        for part, names in scores[0].items():
+            columns = {name: [each[part][name] for each in scores] for name in names}
+            # A metric may be undefined on a small part.
+            found[part] = {name: None if None in values else figure(values) for name, values in columns.items()}
+        return found
+
+    return of_all(statistics.fmean), of_all(statistics.pstdev)

@@ -194,10 +194,11 @@ def _rendered(text: str) -> Text:
 class EpochLines(Lines, Listener):
     """How a training goes: a line that moves, or one now and then for logs; and one at the end that stays."""
 
+    training: Training  # once it has started
+
     def __init__(self, label: str = "") -> None:
         super().__init__()
         self.label = label
-        self.training: Training | None = None
         self._recent: list[float] = []
         self._record: Record | None = None
         self._said = 0  # the epoch that was told last
@@ -215,7 +216,6 @@ class EpochLines(Lines, Listener):
         if not self.is_due():
             return
         if self.moving:
-            assert self.training is not None
             full = BAR * record.epoch // self.training.settings.epochs
             self.move([self.label + "█" * full + "░" * (BAR - full), *self.cells(record)])
         else:
@@ -236,7 +236,6 @@ class EpochLines(Lines, Listener):
 
     def cells(self, record: Record) -> list[str]:
         """Epoch, loss, validation, best, depths, seconds per epoch, and what is left."""
-        assert self.training is not None
         metric, epochs = self.training.metrics[0], self.training.settings.epochs
         cells = [f"epoch {record.epoch}/{epochs}", f"loss {record.loss:.4g}"]
         if record.val is not None:

@@ -45,7 +45,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
 from pprgnn.training.listener import Listener, stopping, undisturbed
 from pprgnn.training.loop import Record, Training
-from pprgnn.training.run import CONFIG, DATA, SPLIT, locked, read_json, write_json
+from pprgnn.training.run import CONFIG, DATA, SPLIT, locked, made, on_copy, read_json, write_json
 from pprgnn.training.search import (
     Space,
     as_text,
@@ -111,18 +111,14 @@ def tune(
     config = settle(config, dataset, [split])
     if config.data.name.endswith(".safetensors"):  # best.toml must find it, wherever it is used
         config = config.with_values({"data.name": str(Path(config.data.name).resolve())})
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    workers = workers or Workers()
+    with made(folder):
         if own is not None:
             save(own, folder / DATA)
         split.save(folder / SPLIT)
-        workers = workers or Workers()
         facts = {"trials": trials, "search": as_text(space), "workers": asdict(workers), "command": command}
         write_json(folder / SEARCH, facts)
         write_text(folder / BASE, config.to_toml())  # last: the tuning is there when this is
-    except OSError as error:
-        reason = f"cannot be written ({error.strerror or error})"
-        raise TrainingError(f"The folder {folder} {reason}; choose another with -o.") from error
     return Tuning(folder, config, space, trials, dataset, split, workers, listener or Listener()).run(timeout)
 
 
@@ -148,8 +144,7 @@ def resume_tuning(
     if trials is not None:
         wanted = _checked_trials(trials)
         write_json(folder / SEARCH, facts | {"trials": trials})
-    if (folder / DATA).is_file():
-        config = config.with_values({"data.name": str(folder / DATA), "data.options": {}})
+    config = on_copy(config, folder)
     split, space, dataset = Split.load(folder / SPLIT), search_space(search, config), load_data(config)
     return Tuning(folder, config, space, wanted, dataset, split, workers, listener or Listener()).run(timeout)
 
@@ -234,10 +229,7 @@ class Tuning:
     def _job(self, number: int, settings: Mapping[str, Any]) -> TrialJob:
         config = self.config.with_values(settings)
         if not self.workers.is_this_process:  # threads of several processes would fight over the cores
-            config = config.with_values({"training.threads": 1})
-            own = self.folder.absolute() / DATA
-            if own.is_file():
-                config = config.with_values({"data.name": str(own), "data.options": {}})
+            config = on_copy(config.with_values({"training.threads": 1}), self.folder.absolute())
         complete, left = trials_of(self.study, "COMPLETE"), self.deadline - time.monotonic()
         return TrialJob(number, config, self.split, self.figure, complete, left)
 
@@ -292,9 +284,7 @@ class Tuning:
         """After every trial: a killed tuning has its best settings, too."""
         write_json(self.folder / RESULT, summary)
         if summary["best"] is not None:
-            config = self.config.with_values(summary["best"]["settings"])
-            if (self.folder / DATA).is_file():
-                config = config.with_values({"data.name": DATA, "data.options": {}})  # beside the recipe
+            config = on_copy(self.config.with_values(summary["best"]["settings"]), self.folder, DATA)
             write_text(self.folder / BEST, config.to_toml())
 
 
