@@ -8,10 +8,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from pprgnn.cli import main
+from pprgnn.cli import doctor, main
 from pprgnn.cli.doctor import _extras
 from pprgnn.data.catalog import CATALOG
-from pprgnn.training import checkup, environment
+from pprgnn.training import environment
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def run(monkeypatch, tmp_path):
     """The command, with quick measurements and a cache of its own."""
     monkeypatch.setenv("PPRGNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PPRGNN_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(checkup, "kernel_speed", lambda: 1.25)
+    monkeypatch.setattr(doctor, "kernel_speed", lambda: 1.25)
     return lambda *arguments: CliRunner().invoke(main.app, ["doctor", *arguments])
 
 
@@ -52,7 +52,7 @@ def test_as_json(run):
 
 @pytest.mark.parametrize("error", [0.01, float("nan")])
 def test_a_wrong_solve_is_broken(run, monkeypatch, error):
-    monkeypatch.setattr(checkup, "self_check", lambda: error)
+    monkeypatch.setattr(doctor, "self_check", lambda: error)
     done = run()
     assert done.exit_code == 1
     assert "check    bad" in done.output
@@ -63,7 +63,7 @@ def test_a_solve_that_fails_is_broken(run, monkeypatch):
     def fail():
         raise RuntimeError("no such instruction")
 
-    monkeypatch.setattr(checkup, "self_check", fail)
+    monkeypatch.setattr(doctor, "self_check", fail)
     done = run()
     assert done.exit_code == 1
     assert "RuntimeError: no such instruction" in done.output
@@ -84,7 +84,7 @@ def test_a_data_root_that_is_a_file_is_broken(run, tmp_path):
 
 
 def test_little_disk_is_advice(run, monkeypatch):
-    monkeypatch.setattr(checkup, "disk", lambda folder: (True, 1 << 29))
+    monkeypatch.setattr(doctor, "disk", lambda folder: (True, 1 << 29))
     done = run()
     assert done.exit_code == 0
     assert "advice   Only 0.5 GiB are free" in done.output

@@ -243,11 +243,10 @@ def test_what_memory_leaves_out_is_told(home, monkeypatch):
 def test_fits_into_a_terminal(home, monkeypatch):
     monkeypatch.setattr(terminal, "is_terminal", lambda: True)
     monkeypatch.setattr(command, "is_terminal", lambda: True)
-    monkeypatch.setattr(cli_output, "width", lambda: 60)
+    for module in (cli_output, terminal):
+        monkeypatch.setattr(module, "width", lambda: 60)
     output = call(home / "own", "--node", "ann").output
     assert output.startswith("Reading ")
     assert max(len(line) for line in output.splitlines()[1:]) <= 60
     output = call(home / "own", "--features").output
     assert max(len(line) for line in output.splitlines()[1:]) <= 60
-
-

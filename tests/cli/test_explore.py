@@ -122,7 +122,7 @@ def test_nothing_to_show_is_one_sentence(home, name, served):
 
 def test_kernels_have_no_gradient():
     with pytest.raises(TrainingError, match="no gradient from its logits"):
-        command._check_system("wl")
+        command.check_system(SimpleNamespace(config=Config.for_system("wl")), "explored")
 
 
 def test_another_graph(home, served, tmp_path):

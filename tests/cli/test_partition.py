@@ -147,6 +147,7 @@ def test_refusals_are_one_sentence(graph, arguments, message):
 
 
 def test_it_fits_a_terminal(graph, monkeypatch):
-    monkeypatch.setattr("pprgnn.cli.partition.width", lambda: 80)
+    for module in ("cli.partition", "training.terminal"):
+        monkeypatch.setattr(f"pprgnn.{module}.width", lambda: 80)
     output = shown(graph, "--parts", "24", "--simulate", "1,2,24")
     assert max(map(len, output.splitlines())) <= 80

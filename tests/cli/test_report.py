@@ -94,7 +94,7 @@ def test_training_writes_the_page_by_itself(asked):
 def test_going_on_writes_it_as_well(asked, monkeypatch):
     summary = made_up.summary(folder="run", seconds=99.0)
     made_up.make_run(Path("run"), found=made_up.bare(), epochs=[])
-    monkeypatch.setattr(train_here, "_resume", lambda *arguments: summary)
+    monkeypatch.setattr(train_here, "_one_run", lambda *arguments, **options: summary)
     assert call("train", "--resume", "run").exit_code == 0
     assert [(each["runs"], each["seconds"]) for each in asked[0]] == [(["run"], 20.0)]
 
@@ -145,7 +145,8 @@ def test_a_report_that_fails_is_silent_for_programs(asked):
 
 
 def test_a_training_that_failed_or_stopped_has_no_page(asked, monkeypatch):
-    monkeypatch.setattr(train_here, "_train", lambda *arguments: {"finished": False, "folder": "run", "epochs": 1})
+    stopped = {"finished": False, "folder": "run", "epochs": 1}
+    monkeypatch.setattr(train_here, "_one_run", lambda *arguments, **options: stopped)
     monkeypatch.setattr(train_here, "_show_run", lambda summary: None)
     assert call("train", *TINY, "-o", "run").exit_code == STOPPED
     assert asked[0] == []

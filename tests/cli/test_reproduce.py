@@ -16,7 +16,7 @@ from pprgnn.cli.main import app
 from pprgnn.data.atomic_io import write_text
 from pprgnn.experiments import EXPERIMENTS, chains, page, runner
 from pprgnn.experiments.plan import Estimates
-from pprgnn.training import loop
+from pprgnn.training import loop, terminal
 
 from ..experiments.tiny import hurry, tiny_cell, tiny_line
 
@@ -274,13 +274,13 @@ def test_without_torch(arguments):
 
 # -------------------------------------------------------------------------------------------------- on a terminal
 def test_the_line_that_moves(monkeypatch, capsys):
-    monkeypatch.setattr(reproduce_view, "is_terminal", lambda: True)
-    monkeypatch.setattr(reproduce_view, "width", lambda: 70)
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    monkeypatch.setattr(terminal, "width", lambda: 70)
     view = reproduce_view.CellLines(Estimates(), 1)
     cells = [tiny_cell({"training.seed": seed}) for seed in range(4)]
 
     def shown():
-        return str(view.moving.rendered())
+        return str(view._live.get_renderable())
 
     view.started(cells, 2)
     try:

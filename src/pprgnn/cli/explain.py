@@ -237,7 +237,6 @@ def _short(classes: Sequence[str]) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------- features
-# ---------------------------------------------------------------------------------------------------- one decision
 def _feature_line(found: FeatureExplanation) -> str:
     """What the features add, and what the integral misses."""
     whole, residual = found.score - found.baseline, abs(found.residual)

@@ -20,9 +20,9 @@ from pprgnn.explore.answers import Answers
 from pprgnn.explore.run_view import Opened
 from pprgnn.training.build import digest
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.explain import check_system
 from pprgnn.training.run import Run
 from pprgnn.training.study import is_study
-from pprgnn.training.systems import find_system
 from pprgnn.training.terminal import is_terminal, styled
 from pprgnn.wording import counted
 
@@ -83,7 +83,7 @@ def _open(run: Path, first: Opened | None, new: NewGraph) -> Opened:
             f"{run / members[0]}."
         )
     model = open_model(run)
-    _check_system(model.config.model.system)
+    check_system(model, "explored")
     dataset = first.dataset if first is not None and new.is_given else open_data(run, model, new)
     if first is not None and not _same(first.dataset, dataset):
         raise TrainingError(
@@ -91,15 +91,6 @@ def _open(run: Path, first: Opened | None, new: NewGraph) -> Opened:
             f"version of it; only runs on the same data can be compared."
         )
     return Opened(run, model, dataset if first is None else first.dataset, None if new.is_given else Run.open(run))
-
-
-def _check_system(name: str) -> None:
-    system = find_system(name)
-    if system.kind == "kernel" or not system.whole_gradient:
-        raise TrainingError(
-            f"What {system.title} decides cannot be explored, because there is no gradient from its logits back "
-            f"to all nodes; train a system that has one, such as pprgnn or gcn."
-        )
 
 
 def _same(one: GraphDataset, other: GraphDataset) -> bool:

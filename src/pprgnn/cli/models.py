@@ -15,7 +15,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.option import tomllib
 from pprgnn.training.recipes import FOLDER, recipe_names
 from pprgnn.training.systems import SYSTEMS, System, find_system
-from pprgnn.training.terminal import is_terminal, paragraph, styled, table, width
+from pprgnn.training.terminal import is_terminal, labelled, paragraph, styled, table, width
 
 if TYPE_CHECKING:
     from pprgnn.data.dataset import GraphDataset
@@ -132,7 +132,7 @@ def _detail_lines(found: Mapping[str, Any]) -> list[str]:
         "recipes": ", ".join(found["recipes"]),
         "example": found["example"],
     }
-    lines = [paragraph(f"{key:<9}", text, width()) for key, text in facts.items() if text]
+    lines = labelled((key, text) for key, text in facts.items() if text)
     shown = (
         (each, each.default)
         for each in settings(found["name"])

@@ -149,7 +149,6 @@ class NewGraph:
 
     @property
     def is_given(self) -> bool:
-        """Whether there is one."""
         return self.edges is not None or self.data is not None
 
 
@@ -163,7 +162,6 @@ class AtOnce:
     address: str | None = option("Of the Dask or Ray cluster.", metavar="HOST:PORT")
 
 
-# -------------------------------------------------------------------------------------------------------- commands
 # -------------------------------------------------------------------------------------------------------- commands
 def command(app: typer.Typer, name: str, example: str, does: str = "") -> Callable[[type[Options]], type[Options]]:
     """Give ``app`` a command whose options are the fields of a dataclass, and whose help is its docstring.
@@ -211,7 +209,6 @@ class Group(TyperGroup):
     """Names values in the help by what they are."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command of the group."""
         found = super().get_command(ctx, cmd_name)
         for parameter in found.params if found is not None else ():
             _name_values(parameter, ctx)

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from pprgnn.training.config import Setting
-from pprgnn.training.terminal import paragraph, styled, table, width
+from pprgnn.training.terminal import labelled, paragraph, styled, table, width
 
 Labelled = tuple[str, str]
 
@@ -27,8 +27,7 @@ def show(lines: Iterable[str]) -> None:
 
 def show_labelled(lines: Iterable[Labelled], indent: int = 9) -> None:
     """Texts behind their labels."""
-    for label, text in lines:
-        typer.echo(paragraph(f"{label:<{indent}}", text, width()))
+    show(labelled(lines, indent))
 
 
 def under(label: str, texts: Iterable[str]) -> list[Labelled]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from pprgnn.distributed.partitions import PartitionFacts, choose_method, describ
 from pprgnn.distributed.simulate import Network, find_network, simulate
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.terminal import aligned, paragraph, styled, width
+from pprgnn.training.terminal import aligned, labelled, paragraph, styled, width
 from pprgnn.training.train import load_data
 from pprgnn.wording import counted
 
@@ -41,15 +40,17 @@ def partition(options: Partition) -> None:
     owner = partitions.partition(adj, parts, method, seed)
     seconds = time.perf_counter() - start
     if options.output is not None:
-        _keep(options.output, owner, {"data": name, "parts": str(parts), "method": method, "seed": str(seed)})
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        told = {"data": name, "parts": str(parts), "method": method, "seed": str(seed)}
+        save_file({"owner": owner}, options.output, told)
     facts = describe(adj, owner, parts)
     channels = config.model.hidden if options.channels is None else options.channels
-    predict = _Predictor(adj, between, channels, options.threads)
-    steps = {parts: predict.about(owner, facts)}
+    predict = _predictor(adj, between, channels, options.threads)
+    steps = {parts: predict(owner, facts)}
     for count in counts:
         if count not in steps:
             other = partitions.partition(adj, count, method, seed)
-            steps[count] = predict.about(other, describe(adj, other, count))
+            steps[count] = predict(other, describe(adj, other, count))
     found = {
         "data": name,
         "num_nodes": adj.num_nodes,
@@ -99,23 +100,15 @@ def _network(name: str, latency: float | None, bandwidth: float | None) -> Netwo
     return replace(known, name=f"{known.name}, changed", **changed) if changed else known
 
 
-def _keep(path: Path, owner: Tensor, facts: Mapping[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({"owner": owner}, path, dict(facts))
+def _predictor(
+    adj: Adjacency, network: Network, channels: int, threads: int
+) -> Callable[[Tensor, PartitionFacts], dict[str, Any]]:
+    """A function of a partition to what a step takes, and how much faster that is than alone."""
+    options: dict[str, Any] = {"width": channels, "threads": threads}
 
-
-class _Predictor:
-    """Predictions, beside the one for a single process."""
-
-    def __init__(self, adj: Adjacency, network: Network, channels: int, threads: int) -> None:
-        self.adj, self.network, self.channels, self.threads = adj, network, channels, threads
-        owner = torch.zeros(adj.num_nodes, dtype=torch.int32, device=adj.device)
-        self.alone = self._steps(owner, describe(adj, owner, 1))
-
-    def _steps(self, owner: Tensor, facts: PartitionFacts) -> dict[str, Any]:
-        options: dict[str, Any] = {"width": self.channels, "threads": self.threads}
-        forward = simulate(self.adj, owner, facts.parts, self.network, facts=facts, **options)
-        adjoint = simulate(self.adj, owner, facts.parts, self.network, adjoint=True, **options)
+    def steps(owner: Tensor, facts: PartitionFacts) -> dict[str, Any]:
+        forward = simulate(adj, owner, facts.parts, network, facts=facts, **options)
+        adjoint = simulate(adj, owner, facts.parts, network, adjoint=True, **options)
         return {
             "seconds": forward.seconds,
             "computing": forward.computing,
@@ -125,19 +118,22 @@ class _Predictor:
             "timed_parts": forward.timed,
         }
 
-    def about(self, owner: Tensor, facts: PartitionFacts) -> dict[str, Any]:
-        """What a step takes, and how much faster that is than alone."""
-        steps = self.alone if facts.parts == 1 else self._steps(owner, facts)
+    whole = torch.zeros(adj.num_nodes, dtype=torch.int32, device=adj.device)
+    alone = steps(whole, describe(adj, whole, 1))
+
+    def predict(owner: Tensor, facts: PartitionFacts) -> dict[str, Any]:
+        found = alone if facts.parts == 1 else steps(owner, facts)
         return {
             **_facts(facts),
-            **steps,
-            "speed_up": self.alone["seconds"] / steps["seconds"],
-            "adjoint_speed_up": self.alone["adjoint_seconds"] / steps["adjoint_seconds"],
-            "alone_seconds": self.alone["seconds"],
-            "width": self.channels,
-            "threads": self.threads,
-            "network": asdict(self.network),
+            **found,
+            "speed_up": alone["seconds"] / found["seconds"],
+            "adjoint_speed_up": alone["adjoint_seconds"] / found["adjoint_seconds"],
+            "alone_seconds": alone["seconds"],
+            **options,
+            "network": asdict(network),
         }
+
+    return predict
 
 
 def _facts(facts: PartitionFacts) -> dict[str, Any]:
@@ -168,7 +164,7 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
         f"{step['speed_up']:.2f} times as fast; adjoint {_ms(step['adjoint_seconds'])} ms, "
         f"{step['adjoint_speed_up']:.2f} times",
     }
-    lines = [paragraph(f"{label:<9}", text, width()) for label, text in texts.items()]
+    lines = labelled(texts.items())
     lines += ["", *aligned(_part_rows(found["per_part"]))]
     if found["simulated"]:
         lines += ["", *aligned(_simulated(found["simulated"]))]

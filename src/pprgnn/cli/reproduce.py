@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -25,12 +25,9 @@ from pprgnn.experiments.plan import Estimates, Plan, Row, make_plan, usual_jobs
 from pprgnn.experiments.store import Store
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.systems import find_system
-from pprgnn.training.terminal import Lines, clock, is_terminal, paragraph, table, width
+from pprgnn.training.terminal import Lines, clock, paragraph, table, width
 from pprgnn.training.workers import Workers
 from pprgnn.wording import counted
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 ALL, REPORT = "all", "report"
 RESULTS, PAGE, SMOKE = Path("results"), "RESULTS.md", Path("runs/smoke")
@@ -162,49 +159,26 @@ def _write_page(store: Store, path: Path, html: bool) -> None:
 
 
 # --------------------------------------------------------------------------------------------------- what is shown
-class MovingLine(Lines):
-    """A line that shows what ``text`` returns, once a second."""
-
-    def __init__(self, text: Callable[[], str]) -> None:
-        super().__init__()
-        self.text = text
-
-    def start_line(self) -> None:
-        """Begin, if somebody looks."""
-        if is_terminal():
-            from rich.live import Live
-
-            self._live = Live(get_renderable=self.rendered, refresh_per_second=1, transient=True)
-            self._live.start()
-
-    def rendered(self) -> Text:
-        """What fits into the window."""
-        from rich.text import Text
-
-        return Text(self.text()[: (width() or 80) - 1])
-
-
-class CellLines:
+class CellLines(Lines):
     """A line per cell; on a terminal only what failed has one, above a line that moves."""
 
     def __init__(self, estimates: Estimates, jobs: int) -> None:
+        super().__init__()
         self.estimates, self.jobs = estimates, jobs
         self.done = self.total = 0
         self.last: dict[str, Any] = {}
-        self.moving = MovingLine(self._line)
         self._left: dict[str, Cell] = {}
         self._told: set[str] = set()
         self._started = time.monotonic()
 
     def started(self, missing: Sequence[Cell], done: int) -> None:
-        """Tell how much there is to do."""
         self.done, self.total = done, done + len(missing)
         self._left = {address_of(cell.coordinates): cell for cell in missing}
         self._started = time.monotonic()
         todo = f"{len(missing):,} to run{self._rest(', ')}" if missing else "nothing is left to run"
-        self.moving.say(f"{counted(self.total, 'cell')}, {done:,} done; {todo}.")
+        self.say(f"{counted(self.total, 'cell')}, {done:,} done; {todo}.")
         if missing:
-            self.moving.start_line()
+            self.start_line(self._line)
 
     def finished(self, line: dict[str, Any]) -> None:
         """Tell how a cell went; what is missing for many of them only once."""
@@ -215,13 +189,9 @@ class CellLines:
         if "missing" in line:
             if line["missing"] not in self._told:
                 self._told.add(line["missing"])
-                self.moving.say(f"{line['data']} {line['system']} skipped: {line['missing']}")
-        elif "error" in line or "broken" in line or not self.moving.moving:
-            self.moving.say(f"{self.done}/{self.total} {label_of(line)}: {_result(line)}")
-
-    def stop(self) -> None:
-        """End the line, whatever happened."""
-        self.moving.stop()
+                self.say(f"{line['data']} {line['system']} skipped: {line['missing']}")
+        elif "error" in line or "broken" in line or not self.moving:
+            self.say(f"{self.done}/{self.total} {label_of(line)}: {_result(line)}")
 
     def _rest(self, before: str) -> str:
         """What is left, by the times of results so far."""

@@ -33,7 +33,7 @@ from pprgnn.training.predictions import (
 )
 from pprgnn.training.run import CHECKPOINT, MODEL, Run
 from pprgnn.training.systems import find_system
-from pprgnn.training.terminal import is_terminal, layer_table, paragraph, remarks, score_table, styled, width
+from pprgnn.training.terminal import is_terminal, labelled, layer_table, remarks, score_table, styled
 from pprgnn.training.train import load_data
 from pprgnn.wording import counted
 
@@ -154,7 +154,7 @@ def predict(options: Predict) -> None:
     shown = output is None and (effort is not None or not is_terminal())
     lines = [f"{counted(table.num_rows, dataset.facts.task)} of {dataset.facts.name}: {_by_class(table)}"]
     if model.facts.multi_label:
-        lines.append(paragraph("labels   ", f"above probability {model.threshold.describe()}", width()))
+        lines += labelled([("labels", f"above probability {model.threshold.describe()}")])
     if effort is not None:
         lines += _described(effort)
     if output is not None:
@@ -216,10 +216,10 @@ def _described(effort: Effort) -> list[str]:
     if not effort.certified:
         size = f"{counted(effort.all_nodes, 'node')}, {effort.all_edges:,} entries of its matrix"
         whole = f"the whole graph ({size}), {effort.seconds:.2f} s"
-        return [paragraph("computed ", f"on {whole}; not on a neighbourhood, because {effort.reason}", width())]
+        return labelled([("computed", f"on {whole}; not on a neighbourhood, because {effort.reason}")])
     part = (
         f"on {effort.nodes:,} of {counted(effort.all_nodes, 'node')} and "
         f"{effort.edges:,} of {effort.all_edges:,} entries of the matrix, {effort.seconds:.2f} s"
     )
     proof = f"the asked rows are off by at most {effort.error_bound:.1e} of their input"
-    return [f"computed {part}", paragraph("proved   ", proof, width())]
+    return [f"computed {part}", *labelled([("proved", proof)])]

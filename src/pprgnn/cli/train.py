@@ -139,9 +139,9 @@ def _without_launching(arguments: list[str]) -> list[str]:
     return kept
 
 
-def new_folder(stem: str, name: str | None = None) -> Path:
+def new_folder(stem: str, name: str | None = None, parent: str = "runs") -> Path:
     """Where a run is kept that was given no folder."""
-    return Path("runs") / f"{stem}-{name or time.strftime('%Y%m%d-%H%M%S')}"
+    return Path(parent) / f"{stem}-{name or time.strftime('%Y%m%d-%H%M%S')}"
 
 
 # ----------------------------------------------------------------------------------------- settings, data, workers

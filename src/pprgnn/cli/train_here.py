@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from pprgnn.cli.train import (
     typed_command,
     wanted_folds,
 )
-from pprgnn.data.dataset import GraphDataset
 from pprgnn.distributed.launch import (
     is_about_others,
     is_first_to_tell,
@@ -37,9 +37,9 @@ from pprgnn.errors import DataError
 from pprgnn.training.comparison import Comparison, is_comparison
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.listener import Listener
+from pprgnn.training.listener import Listener, Silent
 from pprgnn.training.run import CONFIG, Run
-from pprgnn.training.study import Study, is_study
+from pprgnn.training.study import Listeners, Study, is_study
 from pprgnn.training.terminal import (
     EpochLines,
     aligned,
@@ -52,49 +52,66 @@ from pprgnn.training.terminal import (
     score_table,
     width,
 )
-from pprgnn.training.train import resume, train
+from pprgnn.training.train import Trained, resume, train
 from pprgnn.wording import counted
 
 Summary = dict[str, Any]
+Work = Callable[[Listeners], Summary]
 
 
 def begin(options: Train, configs: list[Config]) -> None:
     """Train what is new."""
     with _team(configs[0].training.device) as team:
-        dataset = None
+        dataset, config, workers = None, configs[0], chosen_workers(options.at_once)
         if options.tables.edges is not None:
             dataset = labelled_graph(options.tables, options.details, options.as_json or not team.is_main)
             configs = [each.with_values({"data.name": dataset.facts.name}) for each in configs]
-        folder = _folder_of_all(options.output, Path(configs[0].data.name).stem, team)
+            config = configs[0]
+        folder = _folder_of_all(options.output, Path(config.data.name).stem, team)
         repeats: dict[str, Any] = {
             "folds": wanted_folds(options.folds),
             "seeds": options.seeds,
             "ensemble": options.ensemble,
-            "workers": chosen_workers(options.at_once) or 1,
+            "workers": workers or 1,
             "command": typed_command(),
         }
+        work: Work
         if len(configs) > 1:
-            _compare(Comparison.create(folder, configs, dataset, **repeats), options)
-            return
-        if is_several(options):
-            summary = _study(Study.create(folder, configs[0], dataset, **repeats), options.as_json)
+            work = partial(Comparison.create(folder, configs, dataset, **repeats).run, workers=workers)
+        elif is_several(options):
+            work = Study.create(folder, config, dataset, **repeats).run
+        elif is_restarted() and team.broadcast((folder / CONFIG).is_file()):
+            work = partial(_one_run, resume, folder, team=team)
         else:
-            summary = _train(configs[0], dataset, folder, options.as_json, team)
-        _finish(summary, options.as_json, team)
-    _write_page(summary, options, team)
+            given: dict[str, Any] = {"dataset": dataset, "folder": folder, "command": typed_command()}
+            work = partial(_one_run, train, config, team=team, **given)
+        summary = _trained(work, folder, options, team)
+    _end(summary, options, team)
 
 
 def go_on(options: Train, folder: Path) -> None:
     """Train what is left of a folder."""
-    if is_comparison(folder):
-        if options.changes:
-            raise TrainingError(f"{folder} holds several systems, whose settings are fixed; leave out --set.")
-        _compare(Comparison.open(folder), options)
-        return
-    with _team(Run.open(folder).config.training.device) as team:
-        summary = _resume(folder, options, team)
-        _finish(summary, options.as_json, team)
-    _write_page(summary, options, team)
+    workers, team = chosen_workers(options.at_once), Team.alone()
+    several = "systems" if is_comparison(folder) else "runs" if is_study(folder) else ""
+    if several and options.changes:
+        raise TrainingError(f"{folder} holds several {several}, whose settings are fixed; leave out --set.")
+    if several == "systems":
+        summary = _trained(partial(Comparison.open(folder).run, workers=workers), folder, options, team)
+    else:
+        with _team(Run.open(folder).config.training.device) as team:
+            work: Work
+            if several:
+                work = Study.open(folder, workers).run
+            elif workers is not None and not workers.is_this_process:
+                raise TrainingError(ONE_RUN)
+            else:
+                work = partial(_one_run, resume, folder, changes=options.changes or [], team=team)
+            summary = _trained(work, folder, options, team)
+    _end(summary, options, team)
+
+
+def _one_run(start: Callable[..., Trained], what: Any, listeners: Listeners, **given: Any) -> Summary:
+    return start(what, listener=listeners(""), **given).summary
 
 
 @contextlib.contextmanager
@@ -128,94 +145,43 @@ def _folder_of_all(output: Path | None, stem: str, team: Team) -> Path:
     return Path(team.broadcast(str(output or new_folder(stem, job_name()))))
 
 
-def _write_page(summary: Summary, options: Train, team: Team) -> None:
-    if options.report and team.is_main:  # the others have left: nobody waits for the page
-        write_after_training(summary, options.as_json)
-
-
 # --------------------------------------------------------------------------------------------------------- running
-def _train(config: Config, dataset: GraphDataset | None, folder: Path, quiet: bool, team: Team) -> Summary:
-    listener = _listener(quiet, team)
-    with _ending_well(folder, listener):
-        if is_restarted() and team.broadcast((folder / CONFIG).is_file()):
-            trained = resume(folder, listener=listener, team=team)
-        else:
-            trained = train(
-                config, dataset=dataset, folder=folder, command=typed_command(), listener=listener, team=team
-            )
-    return trained.summary | {"folder": str(folder)}
+def _trained(work: Work, folder: Path, options: Train, team: Team) -> Summary:
+    """Train; one of the processes shows how it goes and what came out. Who stops it is told how to go on."""
 
+    def listeners(label: str) -> Listener:
+        if not team.is_main:
+            return Listener()
+        return Silent() if options.as_json else EpochLines(label and f"{label}: ")
 
-def _resume(folder: Path, options: Train, team: Team) -> Summary:
-    workers = chosen_workers(options.at_once)
-    if is_study(folder):
-        if options.changes:
-            raise TrainingError(f"{folder} holds several runs, whose settings are fixed; leave out --set.")
-        return _study(Study.open(folder, workers), options.as_json)
-    if workers is not None and not workers.is_this_process:
-        raise TrainingError(ONE_RUN)
-    listener = _listener(options.as_json, team)
-    with _ending_well(folder, listener):
-        trained = resume(folder, changes=options.changes or [], listener=listener, team=team)
-    return trained.summary | {"folder": str(folder)}
-
-
-def _study(study: Study, quiet: bool) -> Summary:
-    with _ending_well(study.folder):
-        return study.run(_listeners(quiet))
-
-
-def _compare(comparison: Comparison, options: Train) -> None:
-    """Train all systems, then one table and one page about all of them."""
-    with _ending_well(comparison.folder):
-        summary = comparison.run(_listeners(options.as_json), chosen_workers(options.at_once))
-    _finish(summary, options.as_json)
-    if options.report and summary["systems"]:
-        write_after_training(summary, options.as_json)
-    if summary["failed"]:
-        raise typer.Exit(1)
-
-
-def _listener(quiet: bool, team: Team) -> Listener | None:
-    """Who shows how it goes: one of the processes does, unless nobody should."""
-    return Listener() if not team.is_main else None if quiet else EpochLines()
-
-
-def _listeners(quiet: bool) -> Callable[[str], Listener | None]:
-    """The same for each of several trainings, by its label."""
-    return (lambda label: None) if quiet else (lambda label: EpochLines(f"{label}: "))
-
-
-@contextlib.contextmanager
-def _ending_well(folder: Path, listener: Any = None) -> Iterator[None]:
-    """Whatever happens, the live line ends; who stopped it at once is told how to go on."""
     try:
-        yield
+        summary = work(listeners) | {"folder": str(folder)}
     except KeyboardInterrupt as error:
         kept = (folder / CONFIG).is_file() or is_comparison(folder)
         raise KeyboardInterrupt(f"go on with `pprgnn train --resume {folder}`." if kept else "") from error
-    finally:
-        if hasattr(listener, "stop"):
-            listener.stop()
-
-
-# --------------------------------------------------------------------------------------------------- what is shown
-def _finish(summary: Summary, as_json: bool, team: Team | None = None) -> None:
-    """Show it, in one of the processes, and end with the right code."""
-    leads = team is None or team.is_main
-    if leads and as_json:
+    if team.is_main and options.as_json:
         show_json(summary)
-    elif leads:
+    elif team.is_main:
         typer.echo()
         view = _show_comparison if "systems" in summary else _show_study if "runs" in summary else _show_run
         view(summary)
     if not summary["finished"] and not summary.get("failed"):
-        if leads and not as_json:
+        if team.is_main and not options.as_json:
             when = f" after epoch {summary['epochs']}" if "epochs" in summary else ""
-            typer.echo(f"Stopped{when}; go on with `pprgnn train --resume {summary['folder']}`.")
+            typer.echo(f"Stopped{when}; go on with `pprgnn train --resume {folder}`.")
         raise typer.Exit(STOPPED)
+    return summary
 
 
+def _end(summary: Summary, options: Train, team: Team) -> None:
+    """Write the page, for which the other processes do not wait; and end with the right code."""
+    if options.report and team.is_main and summary.get("systems", True):
+        write_after_training(summary, options.as_json)
+    if summary.get("failed"):
+        raise typer.Exit(1)
+
+
+# --------------------------------------------------------------------------------------------------- what is shown
 def _show_run(summary: Summary) -> None:
     """All scores, where the weights come from, and each layer."""
     show([*score_table(summary), ""])

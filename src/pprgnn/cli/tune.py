@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ from pprgnn.cli.data_import import labelled_graph
 from pprgnn.cli.main import TRIALS, Tune
 from pprgnn.cli.options import STOPPED, TableDetails
 from pprgnn.cli.output import show, show_hint, show_json, show_labelled, under
-from pprgnn.cli.train import check_source, chosen_workers, config_for, typed_command
+from pprgnn.cli.train import check_source, chosen_workers, config_for, new_folder, typed_command
 from pprgnn.training import tune as tuning
 from pprgnn.training.errors import TrainingError
+from pprgnn.training.listener import Listener
 from pprgnn.training.loop import Record, Training
 from pprgnn.training.search import read_search, search_space
 from pprgnn.training.terminal import Lines, aligned, clock, paragraph, percent, width
@@ -26,15 +26,13 @@ SHOWN = 5  # trials in the table
 
 def tune(options: Tune) -> None:
     """Search, show what came out, and end with the right code."""
-    listener = None if options.as_json else TrialLines()
-    try:
-        if options.resume is None:
-            summary = _begin(options, listener)
-        else:
-            summary = _go_on(options, options.resume, listener)
-    finally:
-        if listener is not None:
-            listener.stop()
+    listener = Listener() if options.as_json else TrialLines()
+    how: dict[str, Any] = {
+        "timeout": None if options.timeout is None else 60 * options.timeout,
+        "workers": chosen_workers(options.at_once),
+        "listener": listener,
+    }
+    summary = _begin(options, how) if options.resume is None else _go_on(options, options.resume, how)
     if options.as_json:
         show_json(summary)
     else:
@@ -45,8 +43,8 @@ def tune(options: Tune) -> None:
         raise typer.Exit(STOPPED)
 
 
-def _begin(options: Tune, listener: TrialLines | None) -> dict[str, Any]:
-    workers, details = chosen_workers(options.at_once), TableDetails()
+def _begin(options: Tune, how: Mapping[str, Any]) -> dict[str, Any]:
+    details = TableDetails()
     check_source(options.what, options.tables, details)
     config = config_for(options.what, options.changes, options.model)
     space = search_space(read_search(options.search), config) if options.search else None
@@ -54,48 +52,39 @@ def _begin(options: Tune, listener: TrialLines | None) -> dict[str, Any]:
     if options.tables.edges is not None:
         dataset = labelled_graph(options.tables, details, options.as_json)
         config = config.with_values({"data.name": dataset.facts.name})
-    stamp = time.strftime("%Y%m%d-%H%M%S")
     return tuning.tune(
         config,
-        options.output or Path("tunings") / f"{Path(config.data.name).stem}-{stamp}",
+        options.output or new_folder(Path(config.data.name).stem, parent="tunings"),
         trials=options.trials or TRIALS,
         dataset=dataset,
         search=space,
-        timeout=_seconds(options),
-        workers=workers,
-        listener=listener,
         command=typed_command(),
+        **how,
     )
 
 
-def _go_on(options: Tune, folder: Path, listener: TrialLines | None) -> dict[str, Any]:
-    workers, tables = chosen_workers(options.at_once), options.tables
+def _go_on(options: Tune, folder: Path, how: Mapping[str, Any]) -> dict[str, Any]:
+    tables = options.tables
     new = (options.what, tables.edges, tables.nodes, tables.target, options.output)
     if new != (None,) * 5 or options.changes or options.model or options.search:
         raise TrainingError(
             "--resume takes all settings from its folder; only --trials and --jobs may go with it."
         )
-    return tuning.resume_tuning(
-        folder, trials=options.trials, timeout=_seconds(options), workers=workers, listener=listener
-    )
-
-
-def _seconds(options: Tune) -> float | None:
-    return None if options.timeout is None else 60 * options.timeout
+    return tuning.resume_tuning(folder, trials=options.trials, **how)
 
 
 # --------------------------------------------------------------------------------------------------- what is shown
-class TrialLines(Lines):
+class TrialLines(Lines, Listener):
     """A line per trial; on a terminal, another one below that moves with the epochs."""
+
+    tuning: Tuning  # once it has started
 
     def __init__(self) -> None:
         super().__init__()
-        self.tuning: Tuning | None = None
         self._trial, self._epochs = 0, 0  # that are running
         self._best: Mapping[str, Any] | None = None
 
     def tuning_started(self, tuning: Tuning) -> None:
-        """Tell what is searched where."""
         self.tuning = tuning
         entries = tuning.entries()
         self._best = next(iter(ranked(entries, tuning.figure)), None)
@@ -114,12 +103,11 @@ class TrialLines(Lines):
         self._trial = number
 
     def started(self, training: Training) -> None:
-        """Remember how long it is."""
         self._epochs = training.settings.epochs
 
     def epoch(self, record: Record) -> None:
         """Move the line, a few times a second."""
-        if not self.moving or self.tuning is None or not self.is_due():
+        if not self.moving or not self.is_due():
             return
         cells = [f"trial {self._trial}/{self.tuning.trials}", f"epoch {record.epoch}/{self._epochs}"]
         if record.val is not None:
@@ -130,8 +118,6 @@ class TrialLines(Lines):
         self.move(cells)
 
     def trial_finished(self, entry: Mapping[str, Any]) -> None:
-        """How the trial went."""
-        assert self.tuning is not None
         name = self.tuning.figure
         if entry["state"] == "complete":
             better = ranked([dict(entry), *([dict(self._best)] if self._best else [])], name)[0]

@@ -6,44 +6,34 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Config",
-    "GraphClassifier",
-    "Listener",
-    "Model",
-    "NodeClassifier",
-    "Run",
-    "Study",
-    "Training",
-    "TrainingError",
-]
-
 if TYPE_CHECKING:
-    from pprgnn.training.classifier import GraphClassifier, NodeClassifier
-    from pprgnn.training.config import Config
-    from pprgnn.training.errors import TrainingError
-    from pprgnn.training.listener import Listener
-    from pprgnn.training.loop import Training
-    from pprgnn.training.model import Model
-    from pprgnn.training.run import Run
-    from pprgnn.training.study import Study
+    from pprgnn.training.classifier import GraphClassifier as GraphClassifier
+    from pprgnn.training.classifier import NodeClassifier as NodeClassifier
+    from pprgnn.training.config import Config as Config
+    from pprgnn.training.errors import TrainingError as TrainingError
+    from pprgnn.training.listener import Listener as Listener
+    from pprgnn.training.loop import Training as Training
+    from pprgnn.training.model import Model as Model
+    from pprgnn.training.run import Run as Run
+    from pprgnn.training.study import Study as Study
 
-_HOME = {
-    "classifier": ("GraphClassifier", "NodeClassifier"),
-    "config": ("Config",),
-    "errors": ("TrainingError",),
-    "listener": ("Listener",),
-    "loop": ("Training",),
-    "model": ("Model",),
-    "run": ("Run",),
-    "study": ("Study",),
+_MODULE_OF = {
+    "Config": "config",
+    "GraphClassifier": "classifier",
+    "Listener": "listener",
+    "Model": "model",
+    "NodeClassifier": "classifier",
+    "Run": "run",
+    "Study": "study",
+    "Training": "loop",
+    "TrainingError": "errors",
 }
-_MODULE_OF = {name: f"pprgnn.training.{module}" for module, names in _HOME.items() for name in names}
+__all__ = list(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
-        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         return value
     raise AttributeError(f"module 'pprgnn.training' has no attribute {name!r}")
 

@@ -19,14 +19,15 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import release_buffers
+from pprgnn.core.bounds import StepBounds
 from pprgnn.core.depth import Fixed
 from pprgnn.data.sparse_features import is_sparse, take_rows, to_dense
 from pprgnn.nn.infinite_layer import InfiniteLayer, infinite_layers
@@ -34,7 +35,7 @@ from pprgnn.nn.network import Network
 from pprgnn.training.batches import Batch
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.memory import memory_budget, plan_terms
-from pprgnn.training.model import Model, largest_norm, layer_facts, smallest_eps
+from pprgnn.training.model import Model, largest_norm, layer_facts, restored, smallest_eps
 
 FEWEST, MOST = 4, 32  # pieces of an integral
 ENOUGH = 0.005  # of the difference may be missing, over all pieces and without signs
@@ -44,24 +45,16 @@ ROUNDING = 1e-5  # of a score, in single precision
 
 @dataclass(frozen=True)
 class LayerReach:
-    """How deep a layer went, and how much of its gradient was used.
+    """How deep a layer went, and how much of its gradient was used."""
 
-    Attributes:
-        layer: Its name in the network.
-        depth: How many hops its state reaches.
-        status: What is known about its error, a word of :class:`pprgnn.Status`.
-        truncation_bound, measured_error: of its state, as in :class:`pprgnn.Solution`.
-        terms: Terms of its gradient; all of them are ``depth + 1``.
-        left_out: What the terms left out can add to the gradient of B, at most, as a multiple of the norm of the
-            gradient that came in; 0 with all terms, ``None`` when no finite bound is known.
-    """
-
-    layer: str
-    depth: int
-    status: str
-    truncation_bound: float | None
+    layer: str  # its name in the network
+    depth: int  # how many hops its state reaches
+    status: str  # what is known about its error, a word of :class:`pprgnn.Status`
+    truncation_bound: float | None  # of its state, as in :class:`pprgnn.Solution`, as is the next one
     measured_error: float | None
-    terms: int
+    terms: int  # of its gradient; all of them are ``depth + 1``
+    # What the terms left out can add to the gradient of B, at most, as a multiple of the norm of the gradient that
+    # came in; 0 with all terms, ``None`` when no finite bound is known.
     left_out: float | None
 
 
@@ -193,77 +186,60 @@ class Integrated:
         return self.difference - float(self.features.sum())
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(NamedTuple):
     """From ``start`` to ``end`` of the way, with the gradient in its middle."""
 
     start: float
-    middle: float
     end: float
     features: Tensor
     own: Tensor
-
-
-@dataclass(frozen=True)
-class _Way:
-    """From zeros to the input, and the scores at some places of it."""
-
-    model: Model
-    batch: Batch
-    x: Tensor
-    row: int
-    target: int
-    scores: dict[float, float] = field(default_factory=dict)
-
-    def score(self, point: Tensor) -> Tensor:
-        logits = row_logits(self.model.network, self.batch, self.row, point)
-        return target_score(logits, self.target, self.model.facts.multi_label)
-
-    def score_at(self, place: float) -> float:
-        with torch.no_grad():
-            found = self.scores[place] = float(self.score(place * self.x))
-        if not math.isfinite(found):
-            raise TrainingError(
-                "The score of this model is not finite when features are smaller, so it cannot be divided among "
-                "them; train it with a larger model.eps, or without a norm."
-            )
-        return found
-
-    def piece(self, start: float, end: float) -> _Piece:
-        middle = (start + end) / 2
-        with torch.enable_grad():
-            point = (middle * self.x).requires_grad_(True)
-            score = self.score(point)
-            (gradient,) = torch.autograd.grad(score, point, materialize_grads=True)
-        self.scores[middle] = float(score.detach())
-        gradient = gradient.mul_(self.x).mul_(end - start)
-        features = gradient.sum(0, dtype=torch.float64).cpu()
-        own = features if self.batch.graph is not None else gradient[self.row].double().cpu()
-        return _Piece(start, middle, end, features, own)
-
-    def missing(self, piece: _Piece) -> float:
-        """What the features of a piece leave of what it must add up to."""
-        return abs(self.scores[piece.end] - self.scores[piece.start] - float(piece.features.sum()))
+    missing: float  # what the features leave of the difference that they must add up to
 
 
 def integrate(model: Model, batch: Batch, state: Tensor, row: int, target: int | None) -> Integrated:
     """Divide the score of a row among the features; in :func:`settled`, with its state."""
     assert batch.x is not None
-    logits = decided(model.network, batch, state, row)
-    target = int(logits.argmax()) if target is None else target
-    way, started = _Way(model, batch, to_dense(batch.x).detach(), row, target), time.perf_counter()
-    with gradients_to(model.network, []):
-        baseline, score = way.score_at(0.0), way.score_at(1.0)
-        enough = ENOUGH * abs(score - baseline) + ROUNDING * (abs(score) + abs(baseline))
-        pieces = [way.piece(0.0, 1.0)]
+    network, x, started = model.network, to_dense(batch.x).detach(), time.perf_counter()
+    logits = decided(network, batch, state, row)
+    wanted = int(logits.argmax()) if target is None else target
+    scores: dict[float, float] = {}  # by place on the way
+
+    def score(place: float, point: Tensor) -> Tensor:
+        found = target_score(row_logits(network, batch, row, point), wanted, model.facts.multi_label)
+        scores[place] = float(found.detach())
+        return found
+
+    def piece(start: float, end: float) -> _Piece:
+        middle = (start + end) / 2
+        with torch.enable_grad():
+            point = (middle * x).requires_grad_(True)
+            (gradient,) = torch.autograd.grad(score(middle, point), point, materialize_grads=True)
+        gradient = gradient.mul_(x).mul_(end - start)
+        features = gradient.sum(0, dtype=torch.float64).cpu()
+        own = features if batch.graph is not None else gradient[row].double().cpu()
+        return _Piece(start, end, features, own, abs(scores[end] - scores[start] - float(features.sum())))
+
+    with gradients_to(network, []):
+        with torch.no_grad():
+            baseline, whole = (float(score(place, place * x)) for place in (0.0, 1.0))
+        if not math.isfinite(baseline) or not math.isfinite(whole):
+            raise TrainingError(
+                "The score of this model is not finite when features are smaller, so it cannot be divided among "
+                "them; train it with a larger model.eps, or without a norm."
+            )
+        enough = ENOUGH * abs(whole - baseline) + ROUNDING * (abs(whole) + abs(baseline))
+        pieces = [piece(0.0, 1.0)]
         while len(pieces) < MOST:
-            missing = list(map(way.missing, pieces))
-            if len(pieces) >= FEWEST and (sum(missing) <= enough or time.perf_counter() - started > PATIENCE):
+            missing = sum(each.missing for each in pieces)
+            if len(pieces) >= FEWEST and (missing <= enough or time.perf_counter() - started > PATIENCE):
                 break
-            worst = pieces.pop(missing.index(max(missing)))
-            pieces += [way.piece(worst.start, worst.middle), way.piece(worst.middle, worst.end)]
-    features, own = (torch.stack([getattr(each, name) for each in pieces]).sum(0) for name in ("features", "own"))
-    return Integrated(logits.cpu(), target, score, baseline, features, own, 2 * len(pieces) - 1)
+            worst = pieces.pop(max(range(len(pieces)), key=lambda i: pieces[i].missing))
+            middle = (worst.start + worst.end) / 2
+            pieces += [piece(worst.start, middle), piece(middle, worst.end)]
+    features, own = (
+        torch.stack(parts).sum(0) for parts in zip(*((p.features, p.own) for p in pieces), strict=True)
+    )
+    return Integrated(logits.cpu(), wanted, whole, baseline, features, own, 2 * len(pieces) - 1)
 
 
 # ------------------------------------------------------------------------------------------- the network meanwhile
@@ -273,49 +249,45 @@ def _at_depths(
 ) -> Iterator[None]:
     """Within it, the layers go exactly so deep, and their gradients have so many terms."""
     names = ("depth_rule", "grad_terms", "checkpoint", "last_solution")
-    before = [{name: getattr(layer, name) for name in names} for layer, _ in reached]
     try:
-        for layer, depth in reached:
-            layer.depth_rule, layer.grad_terms, layer.checkpoint = Fixed(depth), terms, checkpoint
-        yield
+        with restored([layer for layer, _ in reached], *names):
+            for layer, depth in reached:
+                layer.depth_rule, layer.grad_terms, layer.checkpoint = Fixed(depth), terms, checkpoint
+            yield
     finally:
-        for (layer, _), old in zip(reached, before, strict=True):
-            for name, value in old.items():
-                setattr(layer, name, value)
         release_buffers()  # as many states as there were terms
 
 
 @contextmanager
 def gradients_to(network: Network, wanted: Sequence[Tensor]) -> Iterator[None]:
     """Within it, gradients flow to these tensors and to no other parameter."""
-    before = [(each, each.requires_grad) for each in network.parameters()]
-    try:
-        for each, _ in before:
+    with restored(network.parameters(), "requires_grad"):
+        for each in network.parameters():
             each.requires_grad_(False)
         for tensor in wanted:
             tensor.requires_grad_(True)
         yield
-    finally:
-        for each, old in before:
-            each.requires_grad_(old)
 
 
 def _reach(facts: dict[str, Any], layer: InfiniteLayer, terms: int | None, edges: Any) -> LayerReach:
     known = ("layer", "depth", "status", "truncation_bound", "measured_error")
-    depth = facts["depth"]
+    depth, missing = facts["depth"], 0.0
     used = depth + 1 if terms is None or not layer.has_terms else min(terms, depth + 1)
-    left_out = _left_out(layer, edges, used, depth) if used <= depth else 0.0
-    return LayerReach(**{key: facts[key] for key in known}, terms=used, left_out=left_out)
+    if used <= depth:
+        norms = edges.norm_bound * largest_norm(layer) * (1 + 1e-5) if isinstance(edges, Adjacency) else math.inf
+        lipschitz = layer.activation.lipschitz
+        missing = left_out(StepBounds(lipschitz * norms, smallest_eps(layer.eps), lipschitz), used, depth)
+    bound = missing if math.isfinite(missing) else None
+    return LayerReach(**{key: facts[key] for key in known}, terms=used, left_out=bound)
 
 
-def _left_out(layer: InfiniteLayer, edges: Any, terms: int, depth: int) -> float | None:
-    """Σ over the levels left out of L ∏ c, relative to the gradient that comes in (section 3 of the method)."""
-    if not isinstance(edges, Adjacency):
-        return None
-    lipschitz = layer.activation.lipschitz
-    rate = lipschitz * edges.norm_bound * largest_norm(layer) * (1 + 1e-5)  # rounding of the norm
-    eps, product, total = smallest_eps(layer.eps), lipschitz, 0.0
+def left_out(bounds: StepBounds, terms: int, depth: int) -> float:
+    """What the terms left out can add to the gradient of B at most, relative to the one that arrives.
+
+    Σ over the levels left out of L ∏ c (section 3 of the method).
+    """
+    total, product = 0.0, bounds.lipschitz
     for n in range(depth + 1):
         total += product if n >= terms else 0.0
-        product *= rate / (1 + n * eps)
-    return total if math.isfinite(total) else None
+        product *= bounds.step(n)
+    return total

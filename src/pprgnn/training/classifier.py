@@ -19,7 +19,7 @@ from pprgnn.data.split import Split
 from pprgnn.training.config import Config, ModelConfig, settings
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import evaluate, main_metrics
-from pprgnn.training.listener import Listener, stopping
+from pprgnn.training.listener import Listener
 from pprgnn.training.model import Model
 from pprgnn.training.recipes import find_recipe
 from pprgnn.training.train import choose_split, train
@@ -75,8 +75,7 @@ class _Classifier:
 
             listener = EpochLines()
         split = choose_split(self.config, dataset) if split is None else split
-        with stopping(listener):
-            trained = train(self.config, dataset=dataset, split=split, folder=folder, listener=listener)
+        trained = train(self.config, dataset=dataset, split=split, folder=folder, listener=listener)
         self.model_, self.summary_ = trained.model, trained.summary
         self.split_, self._dataset = split, dataset
         return self

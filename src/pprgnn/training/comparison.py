@@ -6,17 +6,15 @@ comparison that was stopped or killed goes on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.listener import stopping
-from pprgnn.training.run import CONFIG, Run, check_unused, locked, read_json
+from pprgnn.training.listener import Silent
+from pprgnn.training.run import CONFIG, Run, check_unused, locked, read_json, write_json
 from pprgnn.training.study import ALL, Listeners, Study, is_study
 
 if TYPE_CHECKING:
@@ -45,21 +43,18 @@ class Comparison:
         configs: Sequence[Config],
         dataset: GraphDataset | None = None,
         *,
-        folds: int | None = None,
-        seeds: int = 1,
-        workers: Workers | int = 1,
-        ensemble: bool = False,
         command: str = "",
+        **repeats: Any,
     ) -> Comparison:
         """A new one; a system that cannot be trained on these data is refused before anything is written.
 
-        The configs differ in the system. With ``folds``, or more than one seed, each system has a study: see
-        :meth:`Study.create` for these options.
+        The configs differ in the system. With ``folds``, or more than one seed, each system has a study:
+        ``repeats`` are the options of :meth:`Study.create`.
         """
         from pprgnn.training.defaults import settle
         from pprgnn.training.train import check_trainable, choose_split, load_data
 
-        folder = Path(folder)
+        folder, folds = Path(folder), repeats.get("folds")
         taken = (CONFIG, COMPARISON, *(f"{config.model.system}/{CONFIG}" for config in configs))
         check_unused(folder, *taken)
         own, dataset = dataset, load_data(configs[0]) if dataset is None else dataset
@@ -70,27 +65,24 @@ class Comparison:
             check_trainable(config, dataset, split)
         for config in configs:
             place = folder / config.model.system
-            if folds is None and seeds == 1:
+            if folds is None and repeats.get("seeds", 1) == 1:
                 config = settle(config, dataset, [split])
                 Run.create(place, config, split, own=own, command=command)
             else:
-                options: dict[str, Any] = {"folds": folds, "seeds": seeds, "workers": workers}
-                Study.create(place, config, own, **options, ensemble=ensemble, command=command)
+                Study.create(place, config, own, command=command, **repeats)
         facts = {"systems": [config.model.system for config in configs], "command": command}
-        write_text(folder / COMPARISON, json.dumps(facts, indent=1))
+        write_json(folder / COMPARISON, facts)
         return cls.open(folder)
 
     @classmethod
     def open(cls, folder: Path | str) -> Comparison:
-        """An existing one."""
         return cls(Path(folder), read_json(Path(folder) / COMPARISON, "comparison")["systems"])
 
     @property
     def folders(self) -> list[Path]:
-        """Of the systems."""
         return [self.folder / name for name in self.systems]
 
-    def run(self, listeners: Listeners = lambda label: None, workers: Workers | None = None) -> dict[str, Any]:
+    def run(self, listeners: Listeners = lambda label: Silent(), workers: Workers | None = None) -> dict[str, Any]:
         """Train what is not finished; a system that fails does not keep the others from theirs."""
         found: dict[str, Mapping[str, Any]] = {}
         failed: dict[str, str] = {}
@@ -121,5 +113,4 @@ def _trained(place: Path, label: str, listeners: Listeners, workers: Workers | N
     summary = Run.open(place).summary
     if summary is not None and summary["finished"]:
         return summary
-    with stopping(listeners(label)) as listener:
-        return resume(place, listener=listener).summary
+    return resume(place, listener=listeners(label)).summary

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_type_hints
+from typing import Any, ClassVar, Literal
 
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.option import checked, kind_of, option, parse, toml, tomllib
+from pprgnn.training.option import checked, described, option, parse, read_toml, toml
 from pprgnn.training.systems import SYSTEMS, find_system
 
 Architecture = Literal["auto", "node", "graph", "ppi", "co-purchase", "paper-graph", "labels"]
@@ -224,15 +224,7 @@ class Config:
 
     @classmethod
     def from_toml(cls, path: Path | str) -> Config:
-        """Read a recipe."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-            values = tomllib.loads(text)
-        except (OSError, UnicodeDecodeError) as error:
-            raise TrainingError(f"The recipe {path} cannot be read ({error}); check the path.") from error
-        except tomllib.TOMLDecodeError as error:
-            raise TrainingError(f"The recipe {path} is not valid TOML: {error}.") from error
-        return cls.from_dict(values, str(path))
+        return cls.from_dict(read_toml(path, "The recipe"), str(path))
 
     def with_settings(self, settings: Sequence[str]) -> Config:
         """Apply ``key=value`` settings, in their order; a key may do without its section.
@@ -315,7 +307,6 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """The name with its section."""
         return f"{self.section}.{self.name}"
 
 
@@ -325,14 +316,11 @@ def settings(system: str | None = None) -> Iterator[Setting]:
     usual = Config() if system is None else Config.for_system(system)
     for section in fields(Config):
         part = getattr(usual, section.name)
-        hints = get_type_hints(type(part))
-        for each in fields(part):
-            if chosen is None or section.name != "model" or each.name in ("system", *chosen.reads):
-                default, kind = getattr(part, each.name), kind_of(hints[each.name])
-                yield Setting(section.name, each.name, default, kind, each.metadata["help"])
+        for name, default, kind, text in described(part):
+            if chosen is None or section.name != "model" or name in ("system", *chosen.reads):
+                yield Setting(section.name, name, default, kind, text)
         if chosen is not None and section.name == "model":
-            for name, default, kind, text in chosen.describe_own():
-                yield Setting("model.own", name, default, kind, text)
+            yield from (Setting("model.own", *each) for each in chosen.describe_own())
 
 
 # ----------------------------------------------------------------------------------------------------- look-up

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -52,23 +52,29 @@ def evaluate(
     logits, layers = model.evaluate_unseen(batches)
     if batches.y is None:
         raise TrainingError(f"{batches.dataset.facts.name} has no labels to compare with; predict instead.")
-    objective, result, team = Objective(model.facts.multi_label), {}, team or Team.alone()
-    predicted: dict[str, dict[str, int]] = {}
     rows = batches.label_rows()
-    y = batches.y[rows]
+    y, chosen = batches.y[rows], {part: mask[rows] for part, mask in masks.items()}
     if rule is not None:
-        chosen = masks["val"][rows]
-        model.threshold = best_threshold(logits[chosen], y[chosen], rule, team)
-    for part, mask in masks.items():
-        if not team.all_true(not bool(mask.any())):
-            chosen = mask[rows]
-            found, wanted = logits[chosen], y[chosen]
-            _, loss, count = pooled_loss(objective, found, wanted, team)
+        model.threshold = best_threshold(logits[chosen["val"]], y[chosen["val"]], rule, team)
+    parts = ((part, logits[mask], y[mask]) for part, mask in chosen.items())
+    found, predicted = score_parts(model, parts, metrics, team)
+    return found, layers, predicted
+
+
+def score_parts(
+    model: Model, parts: Iterable[tuple[str, Tensor, Tensor]], metrics: Sequence[str], team: Team | None = None
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, int]]]:
+    """Of logits and labels of each part that has rows: scores, and how many are predicted to have which class."""
+    objective, team = Objective(model.facts.multi_label), team or Team.alone()
+    found, predicted = dict[str, dict[str, float]](), dict[str, dict[str, int]]()
+    for part, logits, y in parts:
+        if not team.all_true(not len(y)):
+            _, loss, count = pooled_loss(objective, logits, y, team)
             meter = Meter(multi_label=model.facts.multi_label, metrics=metrics, team=team)
-            meter.add(found, wanted, loss, count)
-            result[part] = meter.scores(model.threshold)
-            predicted[part] = predicted_classes(found, wanted, model.facts, team, model.threshold)
-    return result, layers, predicted
+            meter.add(logits, y, loss, count)
+            found[part] = meter.scores(model.threshold)
+            predicted[part] = predicted_classes(logits, y, model.facts, team, model.threshold)
+    return found, predicted
 
 
 def ensemble_scores(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -25,67 +24,40 @@ FAR = 3  # hops; usual networks do not look farther
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided, and what the score is made of: ``score = inputs + biases + rest``.
+    """What was decided, and what the score is made of: ``score = inputs + biases + rest``."""
 
-    Attributes:
-        target: The class or label that is explained.
-        probability: What the model gives it.
-        predicted: The class that the model chooses; of several labels, all above its threshold.
-        truth: The right answer, in the same form; ``None``: not known.
-        score: The logit of ``target``; with one class out of several, less the mean of the other logits.
-        inputs: The part of the score that comes from the inputs of all nodes.
-        biases: The part that comes from the network's biases, whatever the inputs.
-        rest: What gradient × input does not explain: the constants of norms, and curved activations. 0 with ReLU
-            or the identity, without norms, and with all terms of the gradient.
-    """
-
-    target: str
-    probability: float
-    predicted: list[str]
-    truth: list[str] | None
-    score: float
-    inputs: float
-    biases: float
+    target: str  # the class or label that is explained
+    probability: float  # what the model gives it
+    predicted: list[str]  # the class that the model chooses; of several labels, all above its threshold
+    truth: list[str] | None  # the right answer, in the same form; ``None``: not known
+    score: float  # the logit of ``target``; with one class out of several, less the mean of the other logits
+    inputs: float  # the part of the score that comes from the inputs of all nodes
+    biases: float  # the part that comes from the network's biases, whatever the inputs
+    # What gradient × input does not explain: the constants of norms, and curved activations. 0 with ReLU or the
+    # identity, without norms, and with all terms of the gradient.
     rest: float
 
 
 @dataclass(frozen=True)
 class InfluentialNode:
-    """A node and its part in the decision.
+    """A node and its part in the decision."""
 
-    Attributes:
-        node: Its number in the graph.
-        name: What the source calls it.
-        distance: Hops to the node that is explained; ``None``: no path, or a graph is explained.
-        contribution: What its input adds to the score.
-        share: The same as a share of the contributions of all nodes, these taken without sign; negative: it
-            speaks against the target.
-        classes: Its own label; ``None``: not known.
-    """
-
-    node: int
-    name: str
-    distance: int | None
-    contribution: float
-    share: float
-    classes: list[str] | None
+    node: int  # its number in the graph
+    name: str  # what the source calls it
+    distance: int | None  # hops to the node that is explained; ``None``: no path, or a graph is explained
+    contribution: float  # what its input adds to the score
+    share: float  # of the contributions of all nodes, taken without sign; negative: against the target
+    classes: list[str] | None  # its own label; ``None``: not known
 
 
 @dataclass(frozen=True)
 class GraphExplanation:
-    """Why a graph got its class.
+    """Why a graph got its class."""
 
-    Attributes:
-        graph: Its number in the data set.
-        decision: What was decided.
-        layers: How deep each infinite-depth layer went, and whether all of its gradient was used.
-        influential: The nodes with the largest contributions, either sign.
-    """
-
-    graph: int
+    graph: int  # its number in the data set
     decision: Decision
-    layers: list[LayerReach]
-    influential: list[InfluentialNode]
+    layers: list[LayerReach]  # how deep each went, and whether all of its gradient was used
+    influential: list[InfluentialNode]  # with the largest contributions, either sign
 
     @property
     def complete(self) -> bool:
@@ -93,36 +65,25 @@ class GraphExplanation:
         return all(layer.terms > layer.depth for layer in self.layers)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self) | {"complete": self.complete}
 
 
 @dataclass(frozen=True)
 class NodeExplanation(GraphExplanation):
-    """Why a node got its class.
+    """Why a node got its class."""
 
-    Attributes:
-        node, name: Its number in the graph, and what the source calls it.
-        share_by_distance: For 0, 1, 2, ... hops, the share of the influence that comes from nodes so far away:
-            contributions without their sign, divided by those of all nodes.
-        signed_by_distance: The same, with signs.
-        nodes_by_distance: How many nodes are so far away.
-        unreachable_nodes, unreachable_share: Of nodes without a path to this one; only norms over all nodes
-            give them a share.
-        radius: Within how many hops 95 % of the influence lies; ``None``: there is no influence, or too much of
-            it has no path.
-        far: The nodes more than 3 hops away with the largest contributions.
-    """
-
-    node: int
-    name: str
+    node: int  # its number in the graph
+    name: str  # what the source calls it
+    # For 0, 1, 2, ... hops, the share of the influence that comes from nodes so far away: contributions without
+    # their sign, divided by those of all nodes.
     share_by_distance: list[float]
-    signed_by_distance: list[float]
-    nodes_by_distance: list[int]
-    unreachable_nodes: int
+    signed_by_distance: list[float]  # the same, with signs
+    nodes_by_distance: list[int]  # how many nodes are so far away
+    unreachable_nodes: int  # without a path to this one; only norms over all nodes give them a share
     unreachable_share: float
+    # Within how many hops 95 % of the influence lies; ``None``: there is none, or too much of it has no path.
     radius: int | None
-    far: list[InfluentialNode]
+    far: list[InfluentialNode]  # the nodes more than 3 hops away with the largest contributions
 
 
 def explain_node(
@@ -153,18 +114,16 @@ def explain_node(
         raise TrainingError(f"The node must be a number from 0 to {size - 1}, but came as {node}.")
     found = attribute(model, batch, node, target, memory)
     distance = hops_to(data.edge_index, size, node)
-    names = _Names(dataset, graph, data, found.nodes, distance)
-    shares = names.shares
-    reached = distance >= 0
+    shares, reached = _shares(found.nodes), distance >= 0
     hops, farthest = distance[reached], int(distance.max()) + 1
     absolute = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, shares[reached].abs())
     signed = torch.zeros(farthest, dtype=torch.float64).index_add_(0, hops, shares[reached])
     within = (absolute.cumsum(0) >= MOST_OF_IT - 1e-9).nonzero().flatten()
     return NodeExplanation(
         graph=graph,
-        decision=_decision(model, found, names.classes(node)),
+        decision=_decision(model, found, _classes(dataset, data, node)),
         layers=found.layers,
-        influential=names.largest(top),
+        influential=_largest(top, found.nodes, dataset, graph, distance),
         node=node,
         name=node_name(dataset, node, graph),
         share_by_distance=absolute.tolist(),
@@ -173,7 +132,7 @@ def explain_node(
         unreachable_nodes=int((~reached).sum()),
         unreachable_share=float(shares[~reached].abs().sum()),
         radius=int(within[0]) if bool(found.nodes.any()) and len(within) else None,
-        far=names.largest(top, among=distance > FAR),
+        far=_largest(top, found.nodes, dataset, graph, distance, distance > FAR),
     )
 
 
@@ -189,9 +148,9 @@ def explain_graph(
     """Explain the class, or one of the labels, of a graph; options as in :func:`explain_node`."""
     part, batch = one_graph(model, dataset, index, "graph", target)
     found, data = attribute(model, batch, 0, target, memory), part[0]
-    names = _Names(dataset, index, data, found.nodes, None)
     truth = true_classes(data.get("y"), None, 0, dataset.facts.class_names)
-    return GraphExplanation(index, _decision(model, found, truth), found.layers, names.largest(top))
+    influential = _largest(top, found.nodes, dataset, index)
+    return GraphExplanation(index, _decision(model, found, truth), found.layers, influential)
 
 
 # ------------------------------------------------------------------------------------------------------ questions
@@ -219,12 +178,12 @@ def one_graph(
     return part, batches.batch(batches.all_graphs())
 
 
-def check_system(model: Model) -> None:
+def check_system(model: Model, done: str = "explained") -> None:
     """Raise if there is no gradient to explain it with."""
     system = find_system(model.config.model.system)
     if system.kind == "kernel" or not system.whole_gradient:
         raise TrainingError(
-            f"What {system.title} decides cannot be explained, because there is no gradient from its logits back "
+            f"What {system.title} decides cannot be {done}, because there is no gradient from its logits back "
             f"to all nodes; train a system that has one, such as pprgnn or gcn."
         )
 
@@ -247,37 +206,35 @@ def _decision(model: Model, found: Attribution, truth: list[str] | None) -> Deci
     )
 
 
-@dataclass(frozen=True)
-class _Names:
-    """Numbers of nodes into what is told about them."""
+def _shares(contributions: Tensor) -> Tensor:
+    return contributions / max(float(contributions.abs().sum()), 1e-300)
 
-    dataset: GraphDataset
-    graph: int
-    data: Any
-    contributions: Tensor
-    distance: Tensor | None
 
-    @cached_property
-    def shares(self) -> Tensor:
-        return self.contributions / max(float(self.contributions.abs().sum()), 1e-300)
+def _largest(
+    top: int,
+    contributions: Tensor,
+    dataset: GraphDataset,
+    graph: int,
+    distance: Tensor | None = None,
+    among: Tensor | None = None,
+) -> list[InfluentialNode]:
+    """The largest contributions, of these nodes only if some are given; those of 0 are none."""
+    matters = contributions != 0
+    chosen = (matters if among is None else among & matters).nonzero().flatten()
+    order = torch.argsort(contributions[chosen].abs(), descending=True, stable=True)
+    data, shares, found = dataset[graph], _shares(contributions), []
+    for node in chosen[order[: max(top, 0)]].tolist():
+        hops = None if distance is None or distance[node] < 0 else int(distance[node])
+        amounts = float(contributions[node]), float(shares[node])
+        classes = _classes(dataset, data, node)
+        found.append(InfluentialNode(node, node_name(dataset, node, graph), hops, *amounts, classes))
+    return found
 
-    def classes(self, node: int) -> list[str] | None:
-        if self.dataset.facts.task != "node":
-            return None
-        return true_classes(self.data.get("y"), self.data.get("labelled"), node, self.dataset.facts.class_names)
 
-    def largest(self, top: int, among: Tensor | None = None) -> list[InfluentialNode]:
-        """The largest contributions, of these nodes only if some are given; those of 0 are none."""
-        matters = self.contributions != 0
-        chosen = (matters if among is None else among & matters).nonzero().flatten()
-        order = torch.argsort(self.contributions[chosen].abs(), descending=True, stable=True)
-        return [self.node(each) for each in chosen[order[: max(top, 0)]].tolist()]
-
-    def node(self, node: int) -> InfluentialNode:
-        hops = -1 if self.distance is None else int(self.distance[node])
-        name, amounts = node_name(self.dataset, node, self.graph), (self.contributions, self.shares)
-        contribution, share = (float(each[node]) for each in amounts)
-        return InfluentialNode(node, name, hops if hops >= 0 else None, contribution, share, self.classes(node))
+def _classes(dataset: GraphDataset, data: Any, node: int) -> list[str] | None:
+    if dataset.facts.task != "node":
+        return None
+    return true_classes(data.get("y"), data.get("labelled"), node, dataset.facts.class_names)
 
 
 def true_classes(y: Tensor | None, labelled: Tensor | None, row: int, names: Sequence[str]) -> list[str] | None:

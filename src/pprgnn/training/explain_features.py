@@ -24,19 +24,12 @@ SAMPLE = 32  # nodes or graphs
 
 @dataclass(frozen=True)
 class FeatureContribution:
-    """A feature and its part in the decision.
+    """A feature and its part in the decision."""
 
-    Attributes:
-        name: As the source calls it.
-        value: Of the node; of a graph, the mean over its nodes. In the unit of the table, where there was one.
-        contribution: What it adds to the score, on all nodes together; negative: it speaks against the target.
-        own: The part of it that comes from the node itself; of a graph, all of it.
-    """
-
-    name: str
-    value: float
-    contribution: float
-    own: float
+    name: str  # as the source calls it
+    value: float  # of the node; of a graph, the mean over its nodes. In the unit of the table, if there is one
+    contribution: float  # what it adds to the score, on all nodes together; negative: against the target
+    own: float  # the part of it that comes from the node itself; of a graph, all of it
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,6 @@ class FeatureExplanation:
     features: list[FeatureContribution]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -125,38 +117,23 @@ def check_features_read(model: Model) -> None:
 # --------------------------------------------------------------------------------------------------- in the mean
 @dataclass(frozen=True)
 class FeatureImportance:
-    """A feature, in the mean over some decisions.
+    """A feature, in the mean over some decisions."""
 
-    Attributes:
-        name: As the source calls it; columns that were made from one column of a table are one.
-        importance: The mean of what it adds to the score of the predicted class, without signs.
-        share: The same as a share of all features.
-    """
-
-    name: str
-    importance: float
-    share: float
+    name: str  # as the source calls it; columns that were made from one column of a table are one
+    importance: float  # the mean of what it adds to the score of the predicted class, without signs
+    share: float  # the same as a share of all features
 
 
 @dataclass(frozen=True)
 class OverallFeatures:
-    """Which features decide, in the mean.
+    """Which features decide, in the mean."""
 
-    Attributes:
-        features: All of them, the most important first.
-        samples: Over how many nodes or graphs the mean was taken.
-        residual: What the integrals missed, as a share of what they should have added up to: both in the mean,
-            without signs.
-        gradients: How many were computed.
-    """
-
-    features: list[FeatureImportance]
-    samples: int
-    residual: float
-    gradients: int
+    features: list[FeatureImportance]  # all of them, the most important first
+    samples: int  # over how many nodes or graphs the mean was taken
+    residual: float  # the share that the integrals missed, in the mean and without signs
+    gradients: int  # how many were computed
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -220,17 +197,11 @@ def drawn_rows(batches: Batches, mask: Tensor, count: int) -> dict[int, list[int
 # --------------------------------------------------------------------------------------------------------- columns
 @dataclass(frozen=True)
 class FeatureColumn:
-    """A column of features.
-
-    Attributes:
-        name: Its own name.
-        source: What it was made from, such as a column of categories, each of which has a column of its own.
-        mean, scale: A number of a table is ``mean + scale * x``.
-    """
+    """A column of features."""
 
     name: str
-    source: str
-    mean: float = 0.0
+    source: str  # what it was made from, such as a column of categories, each of which has a column of its own
+    mean: float = 0.0  # a number of a table is mean + scale * x
     scale: float = 1.0
 
 

@@ -39,32 +39,20 @@ ATTEMPTS = 3  # the scale of the error is known for sure only after the layers b
 
 @dataclass(frozen=True)
 class Effort:
-    """What an answer for some nodes took, and what is known about it.
+    """What an answer for some nodes took, and what is known about it."""
 
-    Attributes:
-        asked: nodes that were asked for, each once.
-        nodes, all_nodes: on how many the answer was computed, of how many.
-        edges, all_edges: entries of Ã that were used, of how many.
-        entries: entries read by the steps of all recursions together; ``None`` for a full pass.
-        certified: whether the neighbourhood was used, with a proof.
-        error_bound: the proved error relative to the asked rows of B; ``None`` for a full pass.
-        reason: why it was a full pass; empty otherwise.
-        seconds: all of it, without loading model and data.
-    """
-
-    asked: int
-    nodes: int
+    asked: int  # nodes that were asked for, each once
+    nodes: int  # on how many the answer was computed, of how many
     all_nodes: int
-    edges: int
+    edges: int  # entries of Ã that were used, of how many
     all_edges: int
-    entries: int | None
-    certified: bool
-    error_bound: float | None
-    reason: str
-    seconds: float
+    entries: int | None  # read by the steps of all recursions together; ``None`` for a full pass
+    certified: bool  # whether the neighbourhood was used, with a proof
+    error_bound: float | None  # proved, relative to the asked rows of B; ``None`` for a full pass
+    reason: str  # why it was a full pass; empty otherwise
+    seconds: float  # all of it, without loading model and data
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 

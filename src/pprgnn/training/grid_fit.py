@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,21 +17,21 @@ from torch import Tensor
 from pprgnn.baselines.label_propagation import LabelPropagationNet
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
-from pprgnn.distributed.team import Team
+from pprgnn.training.base import BaseTraining
 from pprgnn.training.build import Shape, build_network, features
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import choose_device, final_metrics, main_metrics, prior_logits, trivial_levels
+from pprgnn.training.evaluation import final_metrics, prior_logits, score_parts
 from pprgnn.training.label_input import VisibleLabels
-from pprgnn.training.listener import Listener, Silent
-from pprgnn.training.metrics import Meter, best_threshold, predicted_classes
+from pprgnn.training.listener import Listener
+from pprgnn.training.metrics import Meter, best_threshold
 from pprgnn.training.model import Model, forward
 from pprgnn.training.optimization import Objective
 from pprgnn.training.run import Run
 from pprgnn.training.systems import find_system
-from pprgnn.training.thresholds import Rule
 
 NEGLIGIBLE = 1e-7  # weight of a step that is left out
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -44,11 +43,8 @@ class Tried:
     figure: float  # the largest is chosen
 
 
-class GridTraining:
+class GridTraining(BaseTraining):
     """One run; made and used as :class:`pprgnn.training.loop.Training`; its listener is told in notes alone."""
-
-    model: Model
-    undefined: str  # what is said when the main metric cannot be computed
 
     def __init__(
         self,
@@ -59,12 +55,8 @@ class GridTraining:
         run: Run | None = None,
         listener: Listener | None = None,
     ) -> None:
-        self.config, self.dataset, self.split, self.run = config, dataset, split, run
-        self.listener, self.settings = listener or Silent(), config.training
+        super().__init__(config, dataset, split, run, listener)
         self.title = find_system(config.model.system).title
-        self.device = choose_device(self.settings.device)
-        self.metrics = main_metrics(config, dataset.facts)
-        self.rule = Rule.of(self.settings.threshold, split, dataset.facts.multi_label)
         self.tried: list[Tried] = []
 
     def fit(self, *, resume: bool = False) -> dict[str, Any]:
@@ -72,8 +64,10 @@ class GridTraining:
         if self.run is not None and resume:
             self.run.rewind(0)
         self.tried, started = [], time.perf_counter()
-        found = self._fit()
-        summary = self._summary() | found | {"seconds": time.perf_counter() - started}
+        found, best = self._fit(), self.best
+        chosen = {"best_epoch": best.number if best else 1, "best": best.figure if best else None}
+        found |= {"epochs": max(len(self.tried), 1), "seconds": time.perf_counter() - started} | chosen
+        summary = self.summary(found)
         if self.run is not None:
             self.model.save(self.run.model_path)
             self.run.finish(summary)
@@ -91,12 +85,11 @@ class GridTraining:
 
     def _try(self, settings: dict[str, float], logits: Tensor, y: Tensor, seconds: float) -> Tried:
         """Score a choice, and write a line."""
-        meter = self._meter(logits, y, self.metrics)
+        several = self.dataset.facts.multi_label
+        meter = Meter(multi_label=several, metrics=self.metrics)
+        meter.add(logits, y, Objective(several)(logits, y))
         scores = meter.scores(meter.best_threshold(self.rule))
-        figure = -scores["loss"] if self.settings.monitor == "loss" else scores[self.metrics[0]]
-        if math.isnan(figure):
-            raise TrainingError(self.undefined)
-        tried = Tried(len(self.tried) + 1, settings, scores, figure)
+        tried = Tried(len(self.tried) + 1, settings, scores, self.figure(scores))
         self.tried.append(tried)
         best = self.best or tried
         if self.run is not None:
@@ -104,46 +97,10 @@ class GridTraining:
             self.run.append(record | {"best_epoch": best.number, "seconds": seconds})
         return tried
 
-    def _meter(self, logits: Tensor, y: Tensor, metrics: Sequence[str]) -> Meter:
-        several = self.dataset.facts.multi_label
-        meter = Meter(multi_label=several, metrics=metrics)
-        meter.add(logits, y, Objective(several)(logits, y))
-        return meter
-
-    def _scores(self, parts: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
-        """Of logits and labels of every part, as far as it has rows; and which classes are predicted for test."""
-        facts, threshold = self.dataset.facts, self.model.threshold
-        metrics = final_metrics(self.config, facts)
-        parts = {part: rows for part, rows in parts.items() if len(rows[0])}
-        tested = parts.get("test")
-        return {
-            "scores": {part: self._meter(*rows, metrics).scores(threshold) for part, rows in parts.items()},
-            "predicted": predicted_classes(*tested, facts, threshold=threshold) if tested else None,
-        }
-
-    def _summary(self) -> dict[str, Any]:
-        """What all of them have in common with a network's."""
-        facts, best = self.dataset.facts, self.best
-        tested = self.dataset.labels()[self.split.masks(self.dataset)["test"]]
-        metrics = final_metrics(self.config, facts)
-        return {
-            "finished": True,
-            "data": facts.title,
-            "note": facts.note,
-            "protocol": self.split.protocol,
-            "split": self.split.description,
-            "fold": self.config.data.fold,
-            "seed": self.settings.seed,
-            "metric": self.metrics[0],
-            "threshold": self.model.threshold.to_dict() if facts.multi_label else None,
-            "trivial": trivial_levels(self.model.prior, tested, facts.multi_label, metrics),
-            "epochs": max(len(self.tried), 1),
-            "best_epoch": best.number if best else 1,
-            "best": best.figure if best else None,
-            "layers": [],
-            "processes": 1,
-            "warnings": [],
-        }
+    def _scores(self, *parts: tuple[str, Tensor, Tensor]) -> dict[str, Any]:
+        """Of logits and labels of some parts; and which classes are predicted for test."""
+        scores, predicted = score_parts(self.model, parts, final_metrics(self.config, self.dataset.facts))
+        return {"scores": scores, "predicted": predicted.get("test")}
 
 
 # ----------------------------------------------------------------------------------------------- label propagation
@@ -159,9 +116,7 @@ class LabelTraining(GridTraining):
                 f"{len(dataset)} graphs; use a network."
             )
         self.masks = {part: mask.to(self.device) for part, mask in split.masks(dataset).items()}
-        # As with networks, without a validation part the test part chooses, and the summary says so.
-        self.monitored = "test" if split.optimistic else "val"
-        self.chooses = self.settings.monitor != "last" and bool(self.masks[self.monitored].any())
+        self.chooses &= bool(self.masks[self.monitored].any())
         train = split.masks(dataset)["train"]
         visible = VisibleLabels.of(dataset, train, "labels") if facts.task == "node" else None
         x = features(dataset, "labels", visible) if visible else torch.empty(0, 0)
@@ -175,10 +130,6 @@ class LabelTraining(GridTraining):
         self.network, self.x, self.share = network, x.to(self.device), len(visible.nodes) / dataset.num_nodes
         self.model = Model(network, config, facts, shape, "labels", visible)
         self.model.prior = prior_logits(dataset.labels()[train], shape.num_classes)
-        self.undefined = (
-            f"The {self.metrics[0]} of the {self.monitored} part cannot be computed, because all of its labels "
-            f"are alike; divide differently, change training.metric, or set training.monitor=loss."
-        )
 
     def _fit(self) -> dict[str, Any]:
         if self.chooses:
@@ -187,7 +138,6 @@ class LabelTraining(GridTraining):
         chosen = best.settings if best else self._settings()[0]
         self._choose(chosen)
         return self._scored() | {
-            "test_chose_the_epoch": self.split.optimistic and self.chooses,
             "chosen": chosen,
             "chosen_by": f"the {self.monitored} part" if best else "the order of the settings",
             "parameters": 0,  # none that is learned from labels by descent
@@ -244,8 +194,7 @@ class LabelTraining(GridTraining):
         hidden = batches.batch(batches.all_graphs(), fold, hide=True)
         with torch.no_grad():
             unseen = forward(self.network, hidden)
-        found = {"train": (unseen, hidden.y)}
-        logits, _ = self.model.evaluate(batches)
-        found |= {part: (logits[self.masks[part]], batches.y[self.masks[part]]) for part in ("val", "test")}
-        self.model.threshold = best_threshold(*found["val"], self.rule, Team.alone())
-        return self._scores(found)
+        logits, (val, test) = self.model.evaluate(batches)[0], (self.masks["val"], self.masks["test"])
+        self.model.threshold = best_threshold(logits[val], batches.y[val], self.rule)
+        others = (("val", logits[val], batches.y[val]), ("test", logits[test], batches.y[test]))
+        return self._scores(("train", unseen, hidden.y), *others)

@@ -46,10 +46,6 @@ class KernelTraining(GridTraining):
 
     def __init__(self, config: Config, dataset: GraphDataset, split: Split, **options: Any) -> None:
         super().__init__(config, dataset, split, **options)
-        self.undefined = (
-            f"The {self.metrics[0]} cannot be computed in cross-validation; change training.metric, or set "
-            f"training.monitor=loss."
-        )
         kind = feature_kind(dataset, config.data.features)
         x = features(dataset, kind)
         shape = Shape.of(dataset, x)
@@ -84,6 +80,14 @@ class KernelTraining(GridTraining):
         self._key = (config.model.system, own, self.graphs.digest())
         self._check_memory()
 
+    @property
+    def undefined(self) -> str:
+        """What is said when the main metric cannot be computed."""
+        return (
+            f"The {self.metrics[0]} cannot be computed in cross-validation; change training.metric, or set "
+            f"training.monitor=loss."
+        )
+
     def _check_memory(self) -> None:
         """Refuse matrices that do not fit: those to come, and a copy or two of parts."""
         count, free = len(self.graphs), available_memory()
@@ -113,7 +117,9 @@ class KernelTraining(GridTraining):
             self.network.keep(self.graphs.take(self.fitted), *machine, choice)
             logits = decisions(values, *machine)
         rows = {part: torch.from_numpy(self.masks[part]) for part in ("train", "test")}
-        found = self._scores({part: (logits[mask], torch.from_numpy(self.y)[mask]) for part, mask in rows.items()})
+        found = self._scores(
+            *((part, logits[mask], torch.from_numpy(self.y)[mask]) for part, mask in rows.items())
+        )
         # The machine has seen the validation part, so its score is cross-validated.
         scores = found["scores"] | {"val": best.scores}
         return found | {

@@ -55,7 +55,6 @@ class VisibleLabels:
 
     @property
     def width(self) -> int:
-        """The number of columns."""
         return self.rows.size(1) + 1
 
     @property

@@ -8,7 +8,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ class Silent(Listener):
 
 
 @contextmanager
-def stopping(listener: Listener | None) -> Iterator[Listener | None]:
-    """Within it the listener is told something, and afterwards that nothing more comes."""
+def stopping(listener: Listener) -> Iterator[None]:
+    """Within it the listener is told something, and afterwards that nothing more comes, if it can be told."""
     try:
-        yield listener
+        yield
     finally:
         getattr(listener, "stop", lambda: None)()
 
@@ -91,20 +91,17 @@ def handling(handler: Callable[[int, Any], Any], *signals: int) -> Iterator[None
             signal.signal(number, old)
 
 
-class Interruption:
+class Interruption(ExitStack):
     """Ctrl-C, SIGTERM and SIGHUP ask for an end after the running epoch; a second Ctrl-C does not wait for it."""
 
     def __init__(self, announce: Callable[[str], None]) -> None:
+        super().__init__()
         self.announce, self.wanted = announce, False
-        self._handling = handling(self._ask, signal.SIGINT, *ENDING)
         self._terminals = [number for number in (1, 2) if os.isatty(number)]
 
     def __enter__(self) -> Interruption:
-        self._handling.__enter__()
+        self.enter_context(handling(self._ask, signal.SIGINT, *ENDING))
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._handling.__exit__(*error)
 
     def _ask(self, number: int, frame: object) -> None:
         if number == HANGUP:  # the terminal is gone: whatever writes to it would fail before all is saved

@@ -21,22 +21,16 @@ from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team, check_consistency
 from pprgnn.nn.infinite_layer import infinite_layers
 from pprgnn.nn.task_nets import LabelNet
+from pprgnn.training.base import BaseTraining
 from pprgnn.training.batches import Batch, DistributedContext
 from pprgnn.training.build import Shape, build_network, digest, feature_kind, features
 from pprgnn.training.checkpoint import Progress, load_state_dict, state_dict
 from pprgnn.training.checkpoint import Record as Record
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.evaluation import (
-    choose_device,
-    evaluate,
-    final_metrics,
-    main_metrics,
-    prior_logits,
-    trivial_levels,
-)
+from pprgnn.training.evaluation import evaluate, final_metrics, prior_logits
 from pprgnn.training.label_input import HopBatches, VisibleLabels
-from pprgnn.training.listener import Interruption, Listener, Silent
+from pprgnn.training.listener import Interruption, Listener, stopping
 from pprgnn.training.memory import plan_memory
 from pprgnn.training.metrics import Meter
 from pprgnn.training.model import GRAPHS_PER_PASS, Model, head, largest_norm, smallest_eps
@@ -53,13 +47,12 @@ from pprgnn.training.optimization import (
 )
 from pprgnn.training.run import Run
 from pprgnn.training.scaling import Scaling
-from pprgnn.training.thresholds import Rule
 
 CHECKPOINT_SHARE = 0.05  # of the time, at most
 SMALL_STEP = 1 << 17  # entries of a state: with fewer, a second thread waits longer than it computes
 
 
-class Training:
+class Training(BaseTraining):
     """One run: from a config and its data to the weights of the best epoch.
 
     Args:
@@ -82,18 +75,11 @@ class Training:
         listener: Listener | None = None,
         team: Team | None = None,
     ) -> None:
-        self.config, self.dataset, self.split, self.run = config, dataset, split, run
-        self.team = team or Team.alone()
-        self.listener = listener or Silent()
-        self.settings = settings = config.training
-        self.device = choose_device(settings.device)
-        masks = split.masks(dataset)
+        super().__init__(config, dataset, split, run, listener)
+        self.team, settings, masks = team or Team.alone(), self.settings, split.masks(dataset)
         if self.team.size > 1:
             facts = {"data": digest(dataset), "settings": config.to_toml(), "split": split.digest()}
             check_consistency(self.team, facts)
-        # PAPER: without a validation part the test part chooses the epoch; the summary says so.
-        self.monitored = "test" if split.optimistic else "val"
-        self.chooses = settings.monitor != "last"
         if self.chooses and not len(getattr(split, self.monitored)):
             raise TrainingError(
                 "There is no validation part to choose the epoch; set training.monitor=last, or divide the data "
@@ -137,8 +123,6 @@ class Training:
             weights = balanced_weights(y, shape.num_classes, several).to(self.device)
         self.objective = Objective(several, weights)
         self.model.prior = prior_logits(y, shape.num_classes)
-        self.metrics = main_metrics(config, dataset.facts)
-        self.rule = Rule.of(settings.threshold, split, several)
         self.optimizer = make_optimizer(network, settings)
         self.schedule = Schedule(self.optimizer, settings, self.steps_per_epoch)
         self.progress = Progress()
@@ -150,7 +134,7 @@ class Training:
     def fit(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end, or to Ctrl-C; return the summary."""
         settings = self.settings
-        with self._own_settings(), Interruption(self.listener.note) as interruption:
+        with self._own_settings(), stopping(self.listener), Interruption(self.listener.note) as interruption:
             if resume:
                 self._restore()
             progress = self.progress
@@ -244,7 +228,6 @@ class Training:
         )
 
     def _encode(self, batch: Batch) -> Tensor:
-        """The state of all nodes."""
         self.distributed.set_rows()
         try:
             return self.network.encode(batch.x, batch.edges, batch.edge_weight)
@@ -299,13 +282,7 @@ class Training:
 
     def _keep_best(self, scores: Mapping[str, float], epoch: int) -> None:
         """Keep the weights, which ``epoch`` epochs have made, if none were better."""
-        progress, mean_loss = self.progress, scores["loss"]
-        value = -mean_loss if self.settings.monitor == "loss" else scores[self.metrics[0]]
-        if math.isnan(value):
-            raise TrainingError(
-                f"The {self.metrics[0]} of the {self.monitored} part cannot be computed, because all of its "
-                f"labels are alike; divide differently, change training.metric, or set training.monitor=loss."
-            )
+        progress, mean_loss, value = self.progress, scores["loss"], self.figure(scores)
         old = -math.inf if progress.best is None else progress.best
         if (value, -mean_loss) > (old, -progress.best_loss):  # the loss breaks ties
             progress.best, progress.best_loss, progress.best_epoch = value, mean_loss, epoch
@@ -394,40 +371,33 @@ class Training:
                 with self.average or nullcontext():
                     self.keep_weights(self.network.state_dict())
             self.network.load_state_dict(self.best_weights)
-            summary = self._summary(finished)
-        summary["warnings"] = sorted(seen)
+            progress = self.progress
+            scores, layers, predicted = evaluate(
+                self.model,
+                self.batches,
+                self.masks,
+                final_metrics(self.config, self.dataset.facts),
+                self.team,
+                self.rule,
+            )
+        summary = self.summary(
+            {
+                "finished": finished,
+                "scores": scores,
+                "predicted": predicted.get("test"),
+                "epochs": progress.epoch,
+                "best_epoch": progress.best_epoch,
+                "best": progress.best,
+                "layers": layers,
+                "parameters": self.distributed.parameters,
+                "processes": self.team.size,
+                "seconds": progress.seconds,
+                "warnings": sorted(seen),
+            }
+        )
         weights = self.distributed.gather_weights()
         if self.run is not None:
             self.model.save(self.run.model_path, weights)
             self.run.finish(summary)
         self.listener.finished(summary)
         return summary
-
-    def _summary(self, finished: bool) -> dict[str, Any]:
-        progress, facts = self.progress, self.dataset.facts
-        metrics = final_metrics(self.config, facts)
-        scores, layers, predicted = evaluate(self.model, self.batches, self.masks, metrics, self.team, self.rule)
-        tested = self.dataset.labels()[self.split.masks(self.dataset)["test"]]
-        return {
-            "finished": finished,
-            "data": facts.title,
-            "note": facts.note,
-            "protocol": self.split.protocol,
-            "split": self.split.description,
-            "fold": self.config.data.fold,
-            "seed": self.settings.seed,
-            "metric": self.metrics[0],
-            "scores": scores,
-            "predicted": predicted.get("test"),
-            "threshold": self.model.threshold.to_dict() if facts.multi_label else None,
-            "trivial": trivial_levels(self.model.prior, tested, facts.multi_label, metrics),
-            # PAPER: honest runs never let the test part choose; this says when it did.
-            "test_chose_the_epoch": self.split.optimistic and self.chooses,
-            "epochs": progress.epoch,
-            "best_epoch": progress.best_epoch,
-            "best": progress.best,
-            "layers": layers,
-            "parameters": self.distributed.parameters,
-            "processes": self.team.size,
-            "seconds": progress.seconds,
-        }

@@ -47,37 +47,23 @@ class Estimate:
 
 def estimate_memory(
     *,
-    parameters: int,
-    layers: Sequence[tuple[int, int]],
-    num_nodes: int,
-    num_edges: int,
-    grad_terms: int | None,
-    checkpoint: bool,
-    num_classes: int,
-    symmetric: bool = True,
-    held: int = 0,
-    copies_between: int = 0,
-    smooth_input: bool = False,
+    parameters: int,  # how many numbers are learned
+    layers: Sequence[tuple[int, int]],  # width of input and output of each layer, in their order
+    num_nodes: int,  # in the largest step
+    num_edges: int,  # stored entries in the largest step: both directions, and self-loops
+    grad_terms: int | None,  # terms of the gradient; None: all
+    checkpoint: bool,  # whether states are computed again in the backward pass
+    num_classes: int,  # outputs per node; 0 on graph tasks, where they are few
+    symmetric: bool = True,  # whether the matrix is its own transpose; otherwise both are there
+    held: int = 0,  # bytes of the data set, as far as they are not loaded yet
+    copies_between: int = 0,  # as large as the input of each later layer: of dropout, norm, residual connection
+    smooth_input: bool = False,  # whether layers average their input over the neighbours first
 ) -> Estimate:
     """What training a stack of infinite-depth layers needs at its peak, without Python and its libraries.
 
     For a gradient of N terms, a layer holds N + 1 states (with checkpointing 3) from its forward to its backward
     pass, see `core/adjoint.py`, and some more while it works, which `core/backend/buffers.py` keeps for the next
     one.
-
-    Args:
-        parameters: how many numbers are learned.
-        layers: width of input and output of each layer, in their order.
-        num_nodes: nodes in the largest step.
-        num_edges: stored entries in the largest step: both directions, and self-loops.
-        grad_terms: terms of the gradient; ``None``: all.
-        checkpoint: whether states are computed again in the backward pass.
-        num_classes: outputs per node; 0 on graph tasks, where they are few.
-        symmetric: whether the matrix is its own transpose; otherwise both are there.
-        held: bytes of the data set, as far as they are not loaded yet.
-        copies_between: further tensors kept per layer after the first, each as large as its input: one for
-            dropout, one for a norm, one for a residual connection.
-        smooth_input: whether layers average their input over the neighbours first.
     """
     terms = DEPTH if grad_terms is None else grad_terms
     repeats = checkpoint and terms > 1  # one state is kept either way
@@ -134,7 +120,6 @@ class MemoryPlan:
     available: int | None
 
     def describe(self) -> str:
-        """One line."""
         how = ", states are computed again" if self.checkpoint else ""
         room = "" if self.available is None else f" of {size_text(self.available)}"
         return f"about {size_text(self.needs.total)}{room}{how}"

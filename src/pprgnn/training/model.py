@@ -52,7 +52,6 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
         return next(self.network.parameters()).device
 
     # ------------------------------------------------------------------------------------------------ predicting
@@ -145,17 +144,11 @@ class Model:
     @contextmanager
     def precise(self) -> Iterator[None]:
         """Within it the network evaluates: no dropout, final tolerance, depths measured anew."""
-        training = self.network.training
-        tolerances = [(layer, layer.tol) for _, layer in infinite_layers(self.network)]
-        with measure_afresh(self.network):
-            try:
-                self.network.eval()
-                set_tolerance(self.network, self.config.training.eval_tol)
-                yield
-            finally:
-                self.network.train(training)
-                for layer, tol in tolerances:
-                    layer.tol = tol
+        layers, modules = (layer for _, layer in infinite_layers(self.network)), self.network.modules()
+        with measure_afresh(self.network), restored(layers, "tol"), restored(modules, "training"):
+            self.network.eval()
+            set_tolerance(self.network, self.config.training.eval_tol)
+            yield
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Of each class: they add up to 1, or each is between 0 and 1 with several labels."""
@@ -268,16 +261,24 @@ def smallest_eps(eps: float | Tensor) -> float:
 
 
 @contextmanager
+def restored(objects: Iterable[Any], *names: str) -> Iterator[None]:
+    """Afterwards these attributes are as before, of objects that have them."""
+    before = [(each, name, getattr(each, name)) for each in objects for name in names if hasattr(each, name)]
+    try:
+        yield
+    finally:
+        for each, name, value in before:
+            setattr(each, name, value)
+
+
+@contextmanager
 def at_depths(layers: Iterable[tuple[InfiniteLayer, int]]) -> Iterator[None]:
     """Within it, layers go exactly so deep; those of an equilibrium make so many steps."""
     chosen = list(layers)
-    names = [("steps" if isinstance(layer, EquilibriumConv) else "depth_rule") for layer, _ in chosen]
-    before = [(getattr(layer, name), layer.last_solution) for (layer, _), name in zip(chosen, names, strict=True)]
-    try:
-        for (layer, depth), name in zip(chosen, names, strict=True):
-            setattr(layer, name, depth if name == "steps" else Fixed(depth))
+    with restored((layer for layer, _ in chosen), "steps", "depth_rule", "last_solution"):
+        for layer, depth in chosen:
+            if isinstance(layer, EquilibriumConv):
+                layer.steps = depth
+            else:
+                layer.depth_rule = Fixed(depth)
         yield
-    finally:
-        for (layer, _), name, (old, solution) in zip(chosen, names, before, strict=True):
-            setattr(layer, name, old)
-            layer.last_solution = solution

@@ -171,11 +171,9 @@ class Schedule:
 
     @property
     def lr(self) -> float:
-        """The learning rate of the next step."""
         return float(self.optimizer.param_groups[0]["lr"])
 
     def after_step(self) -> None:
-        """Move on by a step."""
         self.step += 1
         self._set_rates()
 
@@ -186,12 +184,10 @@ class Schedule:
                 group["lr"] = peak * share
 
     def after_epoch(self, loss: float) -> None:
-        """Move on by an epoch with this training loss."""
         if self.plateau is not None:
             self.plateau.step(loss)
 
     def state(self) -> dict[str, Any]:
-        """For JSON."""
         if self.plateau is None:
             return {"last_epoch": self.step, "base_lrs": self.peaks}  # by the names that torch's schedulers use
         plain = (int, float, str, bool, list, type(None))
@@ -248,7 +244,6 @@ class RunningAverage:
         self.__enter__()
 
     def state(self) -> dict[str, Tensor]:
-        """For a checkpoint."""
         return dict(zip(self.names, self.tensors, strict=True)) | {"steps": torch.tensor(self.steps)}
 
     def restore(self, state: dict[str, Tensor]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pprgnn.training.errors import TrainingError
@@ -17,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:  # pragma: no cover
     import tomli as tomllib
 
-__all__ = ["checked", "kind_of", "option", "parse", "toml", "tomllib"]
+__all__ = ["checked", "described", "option", "parse", "read_toml", "toml", "tomllib"]
 
 
 def option(
@@ -43,8 +44,15 @@ def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -
     return fitted
 
 
+def described(options: Any) -> Iterator[tuple[str, Any, str, str]]:
+    """Name, value, kind and sentence of each field of a dataclass of settings."""
+    kind: Any = type(options)
+    for each in fields(options):
+        yield each.name, getattr(options, each.name), kind_of(_hints(kind)[each.name]), each.metadata["help"]
+
+
 @cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     """The types of its fields; evaluating their texts takes most of the time of a check, so once is enough."""
     return get_type_hints(kind)
 
@@ -107,6 +115,16 @@ def parse(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def read_toml(path: Path | str, what: str) -> dict[str, Any]:
+    """What is in a TOML file, or one sentence that names what it should be."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TrainingError(f"{what} {path} cannot be read ({error}); check the path.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise TrainingError(f"{what} {path} is not valid TOML: {error}.") from error
 
 
 def toml(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,20 +54,22 @@ def predict_table(
 
 def rounded(table: pa.Table, digits: int) -> pa.Table:
     """The same with so many significant digits of each probability: for people to read."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_floating(field.type):
-            values = [float(f"{value:.{digits}g}") for value in table.column(place).to_pylist()]
-            table = table.set_column(place, field.name, pa.array(values, pa.float64()))
-    return table
+    return _changed(table, pa.types.is_floating, lambda value: float(f"{value:.{digits}g}"), pa.float64())
 
 
 def without_formulas(table: pa.Table) -> pa.Table:
     """The same with an apostrophe before text that a spreadsheet would run as a formula; numbers stay."""
+    return _changed(table, pa.types.is_string, lambda text: f"'{text}" if _is_formula(text) else text, pa.string())
+
+
+def _changed(
+    table: pa.Table, wanted: Callable[[Any], bool], change: Callable[[Any], Any], kind: pa.DataType
+) -> pa.Table:
+    """The same with each value of the columns of such a type changed."""
     for place, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            texts = table.column(place).to_pylist()
-            safe = [f"'{text}" if text is not None and _is_formula(text) else text for text in texts]
-            table = table.set_column(place, field.name, pa.array(safe, field.type))
+        if wanted(field.type):
+            values = [None if value is None else change(value) for value in table.column(place).to_pylist()]
+            table = table.set_column(place, field.name, pa.array(values, kind))
     return table
 
 

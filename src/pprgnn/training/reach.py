@@ -66,27 +66,19 @@ class Stage:
     """One infinite-depth layer and what comes behind it, row by row, up to the next one.
 
     Its state is f(G) + skip(X), with ‖f(G)‖ <= min(slope ‖G‖, ceiling) + offset.
-
-    Attributes:
-        conv, bounds: the layer, and what its recursion can do to rows.
-        lin, bias: ‖Ω‖₂ and the norm of the bias.
-        slope, offset, ceiling: of f.
-        skip, skip_offset: the same of the way around the layer; 0 without one.
-        slope_before: the slope of the stage before.
-        seen: whether the head reads the state before this stage, too.
     """
 
     conv: PPRConv
-    bounds: LayerBounds
-    lin: float
-    bias: float
+    bounds: LayerBounds  # what its recursion can do to rows
+    lin: float  # ‖Ω‖₂
+    bias: float  # the norm of the bias
     slope: float = 1.0
     offset: float = 0.0
     ceiling: float = float("inf")
-    skip: float = 0.0
+    skip: float = 0.0  # slope and offset of the way around the layer; 0 without one
     skip_offset: float = 0.0
-    slope_before: float = 1.0
-    seen: bool = False
+    slope_before: float = 1.0  # the slope of the stage before
+    seen: bool = False  # whether the head reads the state before this stage, too
 
 
 def stages(network: Network) -> list[Stage]:

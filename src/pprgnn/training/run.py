@@ -75,26 +75,19 @@ class Run:
                 f"{run.folder} already holds a run; continue it with `pprgnn train --resume {run.folder}`, or "
                 f"choose another folder with -o."
             )
-        try:
-            run.folder.mkdir(parents=True, exist_ok=True)
+        with made(run.folder, "The run's folder"):
             run._sweep()
             facts = environment() | {"command": command, "started": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
             facts["settled"] = list(config.settled)
-            write_text(run.folder / ENVIRONMENT, json.dumps(facts, indent=1))
+            write_json(run.folder / ENVIRONMENT, facts)
             split.save(run.folder / SPLIT)
             if own is not None:
                 save(own, run.folder / DATA)
             write_text(run.folder / CONFIG, config.to_toml())  # last: the run is there when its config is
-        except OSError as error:
-            raise TrainingError(
-                f"The run's folder {run.folder} cannot be written ({error.strerror or error}); choose another "
-                f"with -o."
-            ) from error
         return run
 
     @classmethod
     def open(cls, folder: Path | str) -> Run:
-        """An existing run."""
         run = cls(folder)
         if not (run.folder / CONFIG).is_file():
             inside = sorted(run.folder.glob(f"*/{CONFIG}"))  # of several systems, for example
@@ -109,8 +102,7 @@ class Run:
         config = Config.from_toml(self.folder / CONFIG)
         if (self.folder / ENVIRONMENT).is_file():
             config = config.marked(None, self.environment.get("settled", ()))
-        own = self.folder / DATA
-        return config.with_values({"data.name": str(own), "data.options": {}}) if own.is_file() else config
+        return on_copy(config, self.folder)
 
     @property
     def split(self) -> Split:
@@ -137,12 +129,10 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training came to its end."""
         return bool((self.summary or {}).get("finished"))
 
     @property
     def model_path(self) -> Path:
-        """The file of the model."""
         return self.folder / MODEL
 
     # -------------------------------------------------------------------------------------------------- progress
@@ -233,13 +223,12 @@ class Run:
         return tensors, state
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write what came out."""
         how = {
             "command": self.environment.get("command", ""),
             "repeat": f"pprgnn train {self.folder / CONFIG} -o NEW_FOLDER",
         }
         with self._writing(SUMMARY) as path:
-            write_text(path, json.dumps(plain({**summary, **how}), indent=1))
+            write_json(path, {**summary, **how})
         if summary["finished"]:
             (self.folder / BEFORE).unlink(missing_ok=True)
 
@@ -256,7 +245,7 @@ class Run:
         summary = self.summary
         if summary is not None and summary["finished"]:
             self._check_longer(summary["epochs"], old, new)
-            write_text(self.folder / SUMMARY, json.dumps({**summary, "finished": False}, indent=1))
+            write_json(self.folder / SUMMARY, {**summary, "finished": False})
         write_text(self.folder / CONFIG, new.to_toml())
 
     def _check_longer(self, done: int, old: Config, new: Config) -> None:
@@ -274,6 +263,23 @@ class Run:
         raise TrainingError(f"The run in {self.folder} is finished and {problem}.")
 
 
+def on_copy(config: Config, folder: Path, name: str | None = None) -> Config:
+    """The same settings for the copy of the user's own graph in a folder, by its path or name; if there is one."""
+    own = folder / DATA
+    return config.with_values({"data.name": name or str(own), "data.options": {}}) if own.is_file() else config
+
+
+@contextmanager
+def made(folder: Path, what: str = "The folder") -> Iterator[None]:
+    """Within it files are written into a folder, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        reason = f"cannot be written ({error.strerror or error})"
+        raise TrainingError(f"{what} {folder} {reason}; choose another with -o.") from error
+
+
 def check_unused(folder: Path, *names: str) -> None:
     """Raise if there are several runs in a folder already, which one of these files tells."""
     if any((folder / name).exists() for name in names):
@@ -281,6 +287,11 @@ def check_unused(folder: Path, *names: str) -> None:
             f"{folder} already holds runs; continue with `pprgnn train --resume {folder}`, or choose another "
             f"folder with -o."
         )
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a table whole, or leave the old file."""
+    write_text(path, json.dumps(plain(values), indent=1))
 
 
 def read_json(path: Path, what: str = "run") -> dict[str, Any]:
@@ -302,33 +313,28 @@ def locked(folder: Path | str) -> Iterator[None]:
     The folder itself is locked, so nothing is left in it. Where that cannot be done (some network drives), or the
     folder cannot be made, which others say better, nothing is refused.
     """
-    claim = _claim(Path(folder))
+    folder, claim = Path(folder), None
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        claim = os.open(folder, os.O_RDONLY)
     try:
+        if claim is not None and fcntl is not None:
+            _lock(claim, folder)
         yield
     finally:
         if claim is not None:
             os.close(claim)
 
 
-def _claim(folder: Path) -> int | None:
-    if fcntl is None:
-        return None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        claim = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return None
+def _lock(claim: int, folder: Path) -> None:
     try:
         fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        os.close(claim)
         raise TrainingError(
             f"{folder} is in use by {_owner(folder)}; wait until it has ended, or choose another folder."
         ) from error
     except OSError:
-        os.close(claim)
-        return None
-    return claim
+        pass
 
 
 def _owner(folder: Path) -> str:

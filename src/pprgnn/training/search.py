@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pprgnn.data.atomic_io import drop_torn_line
 from pprgnn.training.config import Config, resolve, settings
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.option import parse, toml, tomllib
+from pprgnn.training.option import parse, read_toml, toml
 from pprgnn.training.systems import find_system
 
 if TYPE_CHECKING:
@@ -37,11 +37,9 @@ class Range:
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers are meant."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def holds(self, value: Any) -> bool:
-        """Whether this value may be suggested."""
         return isinstance(value, (int, float)) and not isinstance(value, bool) and self.low <= value <= self.high
 
     def rounded(self, value: float) -> float:
@@ -65,7 +63,6 @@ class Choice:
     values: tuple[Any, ...]
 
     def holds(self, value: Any) -> bool:
-        """Whether this value may be suggested."""
         return value in self.values
 
     def suggest(self, trial: Trial, key: str) -> Any:
@@ -137,7 +134,7 @@ def read_search(words: Sequence[str]) -> dict[str, Any]:
         if equals:
             found[key.strip()] = text.strip()
         elif word.endswith(".toml"):
-            found |= _from_file(Path(word))
+            found |= _flat(read_toml(word, "The search space"))
         else:
             raise TrainingError(f"A search must look like {EXAMPLES}, or be a .toml file, but came as {word!r}.")
     return found
@@ -155,16 +152,6 @@ def as_text(space: Space) -> dict[str, str]:
 
 
 # ----------------------------------------------------------------------------------------------------- reading
-def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise TrainingError(f"The search space {path} cannot be read ({error}); check the path.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise TrainingError(f"The search space {path} is not valid TOML: {error}.") from error
-    return _flat(values)
-
-
 def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():

@@ -5,7 +5,6 @@ A study is a folder of runs. What is finished is not run again, so a study that 
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pprgnn.data.atomic_io import write_text
 from pprgnn.training.config import Config
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.listener import Listener, stopping
-from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, locked, read_json
+from pprgnn.training.listener import Listener, Silent
+from pprgnn.training.run import CONFIG, DATA, SUMMARY, Run, check_unused, locked, read_json, write_json
 from pprgnn.training.workers import StoppedError, Workers, at_work
 from pprgnn.wording import counted
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 STUDY = "study.json"
 ALL = -1
-Listeners = Callable[[str], "Listener | None"]
+Listeners = Callable[[str], Listener]  # who is told about the run of this label
 
 
 def is_study(folder: Path | str) -> bool:
@@ -74,9 +73,8 @@ class Study:
         from pprgnn.training.defaults import settle
         from pprgnn.training.train import load_data
 
-        folder = Path(folder)
+        folder, data = Path(folder), config.data
         check_unused(folder, CONFIG)
-        data = config.data
         own, dataset = dataset is not None, load_data(config) if dataset is None else dataset
         splits = dataset.splits(data.protocol, data.split_seed, **data.split)
         count = len(splits)
@@ -84,16 +82,19 @@ class Study:
             raise TrainingError(f"{dataset.facts.name} has only {count} splits under this protocol, not {folds}.")
         chosen = [data.fold] if folds is None else list(range(count if folds == ALL else folds))
         config = settle(config, dataset, [splits[fold] for fold in chosen])
-        first = config.training.seed
         folder.mkdir(parents=True, exist_ok=True)
         if own:
             save(dataset, folder / DATA)
         workers = Workers(workers) if isinstance(workers, int) else workers
-        facts = {"folds": chosen, "seeds": list(range(first, first + seeds)), "workers": asdict(workers)}
-        write_text(
-            folder / STUDY,
-            json.dumps(facts | {"ensemble": ensemble, "command": command, "settled": config.settled}, indent=1),
-        )
+        facts = {
+            "folds": chosen,
+            "seeds": [config.training.seed + number for number in range(seeds)],
+            "workers": asdict(workers),
+            "ensemble": ensemble,
+            "command": command,
+            "settled": config.settled,
+        }
+        write_json(folder / STUDY, facts)
         write_text(folder / CONFIG, config.to_toml())
         return cls.open(folder)
 
@@ -115,7 +116,7 @@ class Study:
                 config = self.config.with_values({"data.fold": fold, "training.seed": seed})
                 yield f"fold-{fold}-seed-{seed}", config
 
-    def run(self, listeners: Listeners = lambda label: None) -> dict[str, Any]:
+    def run(self, listeners: Listeners = lambda label: Silent()) -> dict[str, Any]:
         """All runs that are not finished yet; then the summary."""
         with locked(self.folder):
             missing = [(name, config) for name, config in self.members() if not self._finished(name)]
@@ -124,9 +125,8 @@ class Study:
 
     def _run_here(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
         for number, (name, config) in enumerate(missing, start=1):
-            with stopping(listeners(f"{name} ({number}/{len(missing)})")) as listener:
-                summary = _one(config, self.folder / name, listener)
-            if not summary["finished"]:
+            listener = listeners(f"{name} ({number}/{len(missing)})")
+            if not _one(config, self.folder / name, listener)["finished"]:
                 break
 
     def _run_parallel(self, missing: Sequence[tuple[str, Config]], listeners: Listeners) -> None:
@@ -134,16 +134,16 @@ class Study:
         folder = self.folder.absolute()
         jobs = [(config, folder / name) for name, config in missing]
         go_on = f"`pprgnn train --resume {self.folder}` goes on"
-        with stopping(listeners(counted(len(missing), "run"))) as listener, suppress(StoppedError):
-            tell = (lambda text: None) if listener is None else listener.note
-            with (
-                at_work(self.workers, go_on=go_on, announce=tell) as at_once,
-                closing(at_once(_job, jobs)) as done,
-            ):
-                for number, (name, summary) in enumerate(done, start=1):
-                    metric, scores = summary["metric"], summary["scores"]
-                    shown = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in scores.items())
-                    tell(f"{name} ({number}/{len(jobs)}): {metric} {shown}")
+        tell = listeners(counted(len(missing), "run")).note
+        with (
+            suppress(StoppedError),
+            at_work(self.workers, go_on=go_on, announce=tell) as at_once,
+            closing(at_once(_job, jobs)) as done,
+        ):
+            for number, (name, summary) in enumerate(done, start=1):
+                metric, scores = summary["metric"], summary["scores"]
+                shown = ", ".join(f"{part} {100 * each[metric]:.2f}%" for part, each in scores.items())
+                tell(f"{name} ({number}/{len(jobs)}): {metric} {shown}")
 
     def _finished(self, name: str) -> bool:
         folder = self.folder / name
@@ -160,11 +160,8 @@ class Study:
         keys = ("run", "fold", "seed", "scores", "best_epoch", "epochs", "seconds", "test_chose_the_epoch")
         summary = {
             "finished": len(finished) == len(self.folds) * len(self.seeds),
-            "data": finished[0]["data"],
-            "note": finished[0]["note"],
-            "protocol": finished[0]["protocol"],
+            **{key: finished[0][key] for key in ("data", "note", "protocol", "metric")},
             "splits": list(dict.fromkeys(each["split"] for each in finished)),
-            "metric": finished[0]["metric"],
             "mean": mean,
             "std": std,
             "trivial": _statistics(trivial)[0] if all(trivial) else {},
@@ -173,7 +170,7 @@ class Study:
         }
         if self.ensemble and summary["finished"]:
             summary["ensemble"] = dict(zip(("mean", "std"), _statistics(list(self._ensembles())), strict=True))
-        write_text(self.folder / SUMMARY, json.dumps(summary, indent=1))
+        write_json(self.folder / SUMMARY, summary)
         return summary
 
     def _ensembles(self) -> Iterator[dict[str, dict[str, float]]]:
@@ -189,7 +186,7 @@ class Study:
             yield ensemble_scores([Model.load(folder) for folder in folders], dataset, masks)
 
 
-def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, Any]:
+def _one(config: Config, folder: Path, listener: Listener) -> dict[str, Any]:
     """One run, from the start or from where it stopped."""
     from pprgnn.training.train import resume, train
 
@@ -201,18 +198,19 @@ def _one(config: Config, folder: Path, listener: Listener | None) -> dict[str, A
 def _job(job: tuple[Config, Path]) -> tuple[str, dict[str, Any]] | None:
     """A run beside others, with one CPU thread: threads of several processes would fight over the cores."""
     config, folder = job
-    summary = _one(config.with_values({"training.threads": 1}), folder, None)
+    summary = _one(config.with_values({"training.threads": 1}), folder, Silent())
     return (folder.name, summary) if summary["finished"] else None
 
 
 def _statistics(scores: Sequence[Mapping[str, Mapping[str, float]]]) -> tuple[Any, Any]:
-    """Mean and standard deviation (of the population, as the field has it) of every score."""
-    mean: dict[str, dict[str, float | None]] = {}
-    std: dict[str, dict[str, float | None]] = {}
-    for part in scores[0]:
-        for name in scores[0][part]:
-            values = [each[part][name] for each in scores]
-            known = None not in values  # a metric may be undefined on a small part
-            mean.setdefault(part, {})[name] = statistics.fmean(values) if known else None
-            std.setdefault(part, {})[name] = statistics.pstdev(values) if known else None
-    return mean, std
+    """Mean and standard deviation (of the population, as the field has it) of every score; ``None``: not known."""
+
+    def of_all(figure: Callable[[Sequence[float]], float]) -> dict[str, dict[str, float | None]]:
+        found: dict[str, dict[str, float | None]] = {}
+        for part, names in scores[0].items():
+            columns = {name: [each[part][name] for each in scores] for name in names}
+            # A metric may be undefined on a small part.
+            found[part] = {name: None if None in values else figure(values) for name, values in columns.items()}
+        return found
+
+    return of_all(statistics.fmean), of_all(statistics.pstdev)

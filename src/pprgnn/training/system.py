@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 from pprgnn.training.errors import TrainingError
-from pprgnn.training.option import checked, kind_of, option
+from pprgnn.training.option import checked, described, option
 
 Task = Literal["node", "graph"]
 ALL_TASKS: tuple[Task, ...] = ("node", "graph")
@@ -39,48 +39,28 @@ def options(**settings: Any) -> type[Any]:
 
 @dataclass(frozen=True)
 class System:
-    """A system.
+    """A system: who wrote about it, what it can do, and which settings it reads."""
 
-    Attributes:
-        name: what `--model` calls it.
-        title: what its paper calls it.
-        paper: the title of the paper.
-        year: of the paper.
-        link: to the paper.
-        summary: one sentence: what it does.
-        build: ``"module:Class"`` of the layer or network.
-        kind: ``infinite``: a layer in the place of ours, in the same networks; ``network``: a network of its own;
-            ``kernel``: a graph kernel with a support vector machine; ``labels``: nothing but labels.
-        tasks: whether it labels nodes, graphs or both.
-        edge_weights: whether it uses the weights of edges.
-        new_graphs: whether it can label graphs that it has not seen in training.
-        whole_gradient: whether the gradient of its logits goes through all that makes them, as explanations need.
-        reads: which settings of ``[model]`` it reads, besides ``system`` and ``own``.
-        own: a dataclass of the settings that only this system has, ``own`` of ``[model]`` in a recipe.
-        settings: its usual settings where they are not our defaults, by ``section.name``.
-        facts: what its network must know of the data besides the usual: ``typical_nodes``.
-        requires: modules that must be installed.
-        aliases: other names of it.
-    """
-
-    name: str
-    title: str
-    paper: str
+    name: str  # what `--model` calls it
+    title: str  # what its paper calls it
+    paper: str  # the title of the paper
     year: int
     link: str
-    summary: str
-    build: str
+    summary: str  # one sentence: what it does
+    build: str  # "module:Class" of the layer or network
+    # infinite: a layer in the place of ours, in the same networks; network: a network of its own; kernel: a graph
+    # kernel with a support vector machine; labels: nothing but labels
     kind: Literal["infinite", "network", "kernel", "labels"] = "network"
-    tasks: tuple[Task, ...] = ALL_TASKS
-    edge_weights: bool = True
-    new_graphs: bool = True
-    whole_gradient: bool = True
-    reads: tuple[str, ...] = ("hidden", "layers", "dropout", "pooling")
-    own: type[Any] = field(default_factory=options)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    facts: tuple[str, ...] = ()
-    requires: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
+    tasks: tuple[Task, ...] = ALL_TASKS  # whether it labels nodes, graphs or both
+    edge_weights: bool = True  # whether it uses them
+    new_graphs: bool = True  # whether it can label graphs that it has not seen in training
+    whole_gradient: bool = True  # whether that of its logits goes through all that makes them, for explanations
+    reads: tuple[str, ...] = ("hidden", "layers", "dropout", "pooling")  # of [model], besides `system` and `own`
+    own: type[Any] = field(default_factory=options)  # a dataclass of the settings that only this system has
+    settings: Mapping[str, Any] = field(default_factory=dict)  # its usual ones, where not our defaults, by key
+    facts: tuple[str, ...] = ()  # what its network must know of the data besides the usual: typical_nodes
+    requires: tuple[str, ...] = ()  # modules that must be installed
+    aliases: tuple[str, ...] = ()  # other names of it
 
     def load(self) -> Any:
         """The class of the layer or network; says what to install if something is missing."""
@@ -97,7 +77,6 @@ class System:
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """The names of its own settings."""
         return tuple(each.name for each in fields(self.own))
 
     def own_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,6 +93,4 @@ class System:
 
     def describe_own(self) -> Iterator[tuple[str, Any, str, str]]:
         """Name, default, kind and sentence of each of its own settings."""
-        hints = get_type_hints(self.own)
-        for each in fields(self.own):
-            yield each.name, each.default, kind_of(hints[each.name]), each.metadata["help"]
+        return described(self.own())

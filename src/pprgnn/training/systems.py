@@ -28,6 +28,7 @@ PREDICT: dict[str, Any] = {
     "paper": "Predict then Propagate: Graph Neural Networks meet Personalized PageRank",
     "year": 2019, "link": "https://arxiv.org/abs/1810.05997",
 }
+KERNEL: dict[str, Any] = {"kind": "kernel", "tasks": ("graph",), "edge_weights": False, "reads": ()}
 AROUND = (  # what the networks around an infinite-depth layer read
     *("architecture", "hidden", "layers", "norm", "dropout", "input_dropout", "input_layer", "residual", "jk"),
     *("pooling", "self_loops", "normalize", "smooth_input", "bias", "depth", "max_depth"),
@@ -322,16 +323,14 @@ SYSTEMS: tuple[System, ...] = (
         name="gk", title="GK", year=2009, link="https://proceedings.mlr.press/v5/shervashidze09a.html",
         paper="Efficient Graphlet Kernels for Large Graph Comparison",
         summary="Compares how many triples of nodes have 0, 1, 2 and 3 edges; a support vector machine decides.",
-        build="pprgnn.baselines.kernels:GraphletNet", kind="kernel", requires=("sklearn",),
-        tasks=("graph",), edge_weights=False, reads=(),
+        build="pprgnn.baselines.kernels:GraphletNet", **KERNEL, requires=("sklearn",),
         own=options(connected=option(False, "count connected triples of nodes only")),
     ),
     System(
         name="rw", title="RW", year=2003, link="https://doi.org/10.1007/978-3-540-45167-9_11",
         paper="On Graph Kernels: Hardness Results and Efficient Alternatives",
         summary="Counts the walks that two labelled graphs have in common; a support vector machine decides.",
-        build="pprgnn.baselines.kernels:RandomWalkNet", kind="kernel", requires=("sklearn",),
-        tasks=("graph",), edge_weights=False, reads=(),
+        build="pprgnn.baselines.kernels:RandomWalkNet", **KERNEL, requires=("sklearn",),
         own=options(
             decay=option(
                 (0.001, 0.01, 0.05, 0.1),
@@ -346,8 +345,7 @@ SYSTEMS: tuple[System, ...] = (
         name="wl", title="WL", year=2011, link="https://jmlr.org/papers/v12/shervashidze11a.html",
         paper="Weisfeiler-Lehman Graph Kernels",
         summary="Compares which neighbourhoods nodes have, some hops deep; a support vector machine decides.",
-        build="pprgnn.baselines.kernels:WeisfeilerLehmanNet", kind="kernel", requires=("grakel", "sklearn"),
-        tasks=("graph",), edge_weights=False, reads=(),
+        build="pprgnn.baselines.kernels:WeisfeilerLehmanNet", **KERNEL, requires=("grakel", "sklearn"),
         own=options(iterations=option(
             (1, 2, 3, 4, 5), "rounds of colour refinement; of several, cross-validation chooses", least=1, most=50
         )),

@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -21,6 +21,7 @@ from pprgnn.wording import counted, noun
 
 if TYPE_CHECKING:
     from rich.live import Live
+    from rich.text import Text
 
     from pprgnn.training.loop import Record, Training
 
@@ -74,16 +75,29 @@ def table(rows: Sequence[Mapping[str, Any]], droppable: Sequence[str], limit: in
         return limit is None or needed <= limit
 
     cells = {key: [key, *(cell(row[key]) for row in rows)] for key in rows[0]}
-    numbers = {key for key in cells if any(isinstance(row[key], int) for row in rows)}
     gap = 2 if fits(2) else 1
     for key in droppable:
         if not fits(gap):
             del cells[key]
-    for key, column in cells.items():
+    numbers = [any(isinstance(row[key], int) for row in rows) for key in cells]
+    return _columns(list(zip(*cells.values(), strict=True)), numbers, gap)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows under a header, the first and a wordy last column to the left, numbers to the right."""
+    wordy = not any(letter.isdigit() for row in rows[1:] for letter in row[-1])
+    last = len(rows[0]) - 1
+    return _columns(rows, [0 < i < last + (not wordy) for i in range(last + 1)])
+
+
+def _columns(rows: Sequence[Sequence[str]], to_the_right: Sequence[bool], gap: int = 2) -> list[str]:
+    """Rows under a bold header; a state at the end of a line has its colour."""
+    columns = []
+    for column, right in zip(zip(*rows, strict=True), to_the_right, strict=True):
         size = max(map(len, column))
-        cells[key] = [word.rjust(size) if key in numbers else word.ljust(size) for word in column]
-    header, *lines = ((" " * gap).join(words) for words in zip(*cells.values(), strict=True))
-    return [styled(header.rstrip(), bold=True), *(_coloured(line.rstrip()) for line in lines)]
+        columns.append([cell.rjust(size) if right else cell.ljust(size) for cell in column])
+    header, *lines = ((" " * gap).join(cells).rstrip() for cells in zip(*columns, strict=True))
+    return [styled(header, bold=True), *map(_coloured, lines)]
 
 
 def paragraph(label: str, text: str, limit: int | None) -> str:
@@ -100,6 +114,11 @@ def paragraph(label: str, text: str, limit: int | None) -> str:
     )
 
 
+def labelled(lines: Iterable[tuple[str, str]], indent: int = 9) -> list[str]:
+    """Texts behind their labels, as wide as the terminal."""
+    return [paragraph(f"{label:<{indent}}", text, width()) for label, text in lines]
+
+
 def _coloured(line: str) -> str:
     """A line whose last word is a state."""
     word = next((word for word in COLOURS if line.endswith(f" {word}")), "")
@@ -107,7 +126,7 @@ def _coloured(line: str) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------- progress
-class Lines(Listener):
+class Lines:
     """Says lines; on a terminal there can be one below them that moves."""
 
     def __init__(self) -> None:
@@ -119,12 +138,15 @@ class Lines(Listener):
         """Whether there is a line that moves."""
         return self._live is not None
 
-    def start_line(self) -> None:
-        """Begin the line that moves, if somebody looks."""
+    def start_line(self, text: Callable[[], str] | None = None) -> None:
+        """Begin the line that moves, if somebody looks: by itself once a second, or with :meth:`move`."""
         if is_terminal():
             from rich.live import Live
 
-            self._live = Live(auto_refresh=False, transient=True)
+            rendered = None if text is None else lambda: _rendered(text())
+            self._live = Live(
+                get_renderable=rendered, auto_refresh=text is not None, refresh_per_second=1, transient=True
+            )
             self._live.start()
 
     def is_due(self) -> bool:
@@ -137,12 +159,9 @@ class Lines(Listener):
     def move(self, cells: Sequence[str]) -> None:
         """Move the line to these cells, as far as there is room for them."""
         if self._live is not None:
-            from rich.text import Text
-
-            self._live.update(Text(fitting(cells, (width() or 80) - 1)), refresh=True)
+            self._live.update(_rendered(fitting(cells, _room())), refresh=True)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False)
         else:
@@ -161,19 +180,30 @@ class Lines(Listener):
             self._live = None
 
 
-class EpochLines(Lines):
+def _room() -> int:
+    """Letters on the line that moves."""
+    return (width() or 80) - 1
+
+
+def _rendered(text: str) -> Text:
+    from rich.text import Text
+
+    return Text(text[: _room()])
+
+
+class EpochLines(Lines, Listener):
     """How a training goes: a line that moves, or one now and then for logs; and one at the end that stays."""
+
+    training: Training  # once it has started
 
     def __init__(self, label: str = "") -> None:
         super().__init__()
         self.label = label
-        self.training: Training | None = None
         self._recent: list[float] = []
         self._record: Record | None = None
         self._said = 0  # the epoch that was told last
 
     def started(self, training: Training) -> None:
-        """Tell what is about to happen."""
         self.training = training
         for line in describe(training):
             self.say(line)
@@ -186,14 +216,12 @@ class EpochLines(Lines):
         if not self.is_due():
             return
         if self.moving:
-            assert self.training is not None
             full = BAR * record.epoch // self.training.settings.epochs
             self.move([self.label + "█" * full + "░" * (BAR - full), *self.cells(record)])
         else:
             self._say_record(record)
 
     def warned(self, text: str) -> None:
-        """Tell at once."""
         self.say(f"Warning: {text}")
 
     def finished(self, summary: Mapping[str, Any]) -> None:
@@ -208,7 +236,6 @@ class EpochLines(Lines):
 
     def cells(self, record: Record) -> list[str]:
         """Epoch, loss, validation, best, depths, seconds per epoch, and what is left."""
-        assert self.training is not None
         metric, epochs = self.training.metrics[0], self.training.settings.epochs
         cells = [f"epoch {record.epoch}/{epochs}", f"loss {record.loss:.4g}"]
         if record.val is not None:
@@ -234,7 +261,7 @@ def fitting(cells: Sequence[str], limit: int) -> str:
             kept = [cell.partition(dropped)[0] for cell in kept]
         else:
             kept = [cell for cell in kept if dropped not in cell]
-    return "  ".join(kept)[:limit]
+    return "  ".join(kept)
 
 
 def describe(training: Training) -> list[str]:
@@ -274,7 +301,7 @@ def describe(training: Training) -> list[str]:
         lines.append(("note", "there is no validation part: the test part chooses the epoch, as in the paper"))
     if training.progress.epoch:
         lines.append(("resumed", f"after epoch {training.progress.epoch}"))
-    return [paragraph(f"{label:<9}", text, width()) for label, text in lines]
+    return labelled(lines)
 
 
 def score_table(summary: Mapping[str, Any]) -> list[str]:
@@ -328,7 +355,7 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
         lines.append(("labels", f"predicted above probability {summary['threshold']['told']}"))
     if ORACLE_MICRO_F1 in scores:
         lines.append(("oracle", "is told how many labels each row has, and takes as many with the highest logits"))
-    return [paragraph(f"{label:<9}", text, width()) for label, text in lines]
+    return labelled(lines)
 
 
 def layer_table(layers: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -341,19 +368,6 @@ def layer_table(layers: Sequence[Mapping[str, Any]]) -> list[str]:
         numbers = [f"{each['weight_norm']:.3g}", f"{each['eps']:.3g}"]
         rows.append([each["layer"], str(each["depth"]), shown, *numbers, each["status"].lower()])
     return aligned(rows)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with a bold header, the first and a wordy last column to the left, numbers to the right."""
-    sizes = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    wordy = not any(letter.isdigit() for row in rows[1:] for letter in row[-1])
-    lines = []
-    for row in rows:
-        cells = [cell.rjust(size) for cell, size in zip(row, sizes, strict=True)]
-        for i in (0, -1) if wordy else (0,):
-            cells[i] = row[i].ljust(sizes[i])
-        lines.append("  ".join(cells).rstrip())
-    return [styled(lines[0], bold=True), *lines[1:]]
 
 
 def percent(share: float) -> str:

@@ -66,12 +66,10 @@ class Threshold:
 
     @property
     def probabilities(self) -> list[float]:
-        """The same as probabilities."""
         found: list[float] = torch.tensor(self.logits, dtype=torch.float64).sigmoid().tolist()
         return found
 
     def marks(self, logits: Tensor) -> Tensor:
-        """Which labels are predicted."""
         return logits > logits.new_tensor(self.logits)
 
     def describe(self) -> str:

@@ -22,7 +22,6 @@ trials. A round that was stopped is the exception: what is missing of it then kn
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import warnings
@@ -44,9 +43,9 @@ from pprgnn.training.config import Config
 from pprgnn.training.defaults import settle
 from pprgnn.training.errors import TrainingError
 from pprgnn.training.evaluation import main_metrics
-from pprgnn.training.listener import Listener, undisturbed
+from pprgnn.training.listener import Listener, stopping, undisturbed
 from pprgnn.training.loop import Record, Training
-from pprgnn.training.run import CONFIG, DATA, SPLIT, locked, read_json
+from pprgnn.training.run import CONFIG, DATA, SPLIT, locked, made, on_copy, read_json, write_json
 from pprgnn.training.search import (
     Space,
     as_text,
@@ -112,18 +111,14 @@ def tune(
     config = settle(config, dataset, [split])
     if config.data.name.endswith(".safetensors"):  # best.toml must find it, wherever it is used
         config = config.with_values({"data.name": str(Path(config.data.name).resolve())})
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    workers = workers or Workers()
+    with made(folder):
         if own is not None:
             save(own, folder / DATA)
         split.save(folder / SPLIT)
-        workers = workers or Workers()
         facts = {"trials": trials, "search": as_text(space), "workers": asdict(workers), "command": command}
-        write_text(folder / SEARCH, json.dumps(facts, indent=1))
+        write_json(folder / SEARCH, facts)
         write_text(folder / BASE, config.to_toml())  # last: the tuning is there when this is
-    except OSError as error:
-        reason = f"cannot be written ({error.strerror or error})"
-        raise TrainingError(f"The folder {folder} {reason}; choose another with -o.") from error
     return Tuning(folder, config, space, trials, dataset, split, workers, listener or Listener()).run(timeout)
 
 
@@ -148,9 +143,8 @@ def resume_tuning(
         raise DataError(f"{folder / SEARCH} cannot be read ({error}); the tuning is damaged.") from error
     if trials is not None:
         wanted = _checked_trials(trials)
-        write_text(folder / SEARCH, json.dumps(facts | {"trials": trials}, indent=1))
-    if (folder / DATA).is_file():
-        config = config.with_values({"data.name": str(folder / DATA), "data.options": {}})
+        write_json(folder / SEARCH, facts | {"trials": trials})
+    config = on_copy(config, folder)
     split, space, dataset = Split.load(folder / SPLIT), search_space(search, config), load_data(config)
     return Tuning(folder, config, space, wanted, dataset, split, workers, listener or Listener()).run(timeout)
 
@@ -176,7 +170,7 @@ class Tuning:
     # ------------------------------------------------------------------------------------------------ the search
     def run(self, timeout: float | None = None) -> dict[str, Any]:
         """All trials that are missing; then the summary."""
-        with locked(self.folder):
+        with locked(self.folder), stopping(self.listener):
             self.deadline = math.inf if timeout is None else time.monotonic() + timeout
             self.listener.tuning_started(self)
             summary = self._summary(self._run_missing()) | {"importance": importance(self.study, ENOUGH)}
@@ -235,10 +229,7 @@ class Tuning:
     def _job(self, number: int, settings: Mapping[str, Any]) -> TrialJob:
         config = self.config.with_values(settings)
         if not self.workers.is_this_process:  # threads of several processes would fight over the cores
-            config = config.with_values({"training.threads": 1})
-            own = self.folder.absolute() / DATA
-            if own.is_file():
-                config = config.with_values({"data.name": str(own), "data.options": {}})
+            config = on_copy(config.with_values({"training.threads": 1}), self.folder.absolute())
         complete, left = trials_of(self.study, "COMPLETE"), self.deadline - time.monotonic()
         return TrialJob(number, config, self.split, self.figure, complete, left)
 
@@ -266,7 +257,6 @@ class Tuning:
         return sorted(entries, key=lambda each: each["trial"])
 
     def _missing(self) -> list[int]:
-        """The numbers of the trials to come."""
         there = {each["trial"] for each in self.entries()}
         return [number for number in range(1, self.trials + 1) if number not in there]
 
@@ -292,11 +282,9 @@ class Tuning:
 
     def _write(self, summary: Mapping[str, Any]) -> None:
         """After every trial: a killed tuning has its best settings, too."""
-        write_text(self.folder / RESULT, json.dumps(summary, indent=1))
+        write_json(self.folder / RESULT, summary)
         if summary["best"] is not None:
-            config = self.config.with_values(summary["best"]["settings"])
-            if (self.folder / DATA).is_file():
-                config = config.with_values({"data.name": DATA, "data.options": {}})  # beside the recipe
+            config = on_copy(self.config.with_values(summary["best"]["settings"]), self.folder, DATA)
             write_text(self.folder / BEST, config.to_toml())
 
 
@@ -390,7 +378,6 @@ class _Judge(Listener):
             raise load_optuna().TrialPruned
 
     def started(self, training: Training) -> None:
-        """Pass it on."""
         self.listener.started(training)
 
     def note(self, text: str) -> None:

@@ -119,8 +119,8 @@ def _loky(workers: Workers, announce: Callable[[str], None]) -> Iterator[AtOnce]
             initializer=_ignore_sigint,
         )
         with warnings.catch_warnings(), Interruption(announce) as stop, ended_by_sigterm():
-            # At a stop some are given up, and a worker may be so.
-            warnings.filterwarnings("ignore", ".*tasks (which|have)", module="joblib")
+            # At a stop some are given up, and a worker may be so; one that grew by importing torch is replaced.
+            warnings.filterwarnings("ignore", ".*(tasks (which|have)|worker stopped)", module="joblib")
             before_stop = takewhile(lambda _: not stop.wanted, items)
             wanted = (joblib.delayed(_with_sigint)(run, item) for item in before_stop)
             # Python and loky each start a process that tracks resources, and let Ctrl-C through again afterwards.

@@ -18,13 +18,13 @@ from torch import Tensor
 from pprgnn.core.activation import IDENTITY, RELU
 from pprgnn.core.backend.buffers import release_buffers
 from pprgnn.core.backend.passes import step
-from pprgnn.core.bounds import StepBounds
 from pprgnn.core.decay import decay as beta
 from pprgnn.core.problem import Problem
 from pprgnn.core.recursion import descend
 from pprgnn.core.solution import frobenius_norm
 from pprgnn.report.measured.results import Convergence, Cost, Decay, Missing, Truncation
 from pprgnn.report.measured.trained_run import Allowance, Passes, Recursion, Solve, TrainedRun, of_layers, solved
+from pprgnn.training.attribution import left_out
 from pprgnn.training.environment import available_memory, size_text
 from pprgnn.training.model import at_depths, forward, largest_norm
 from pprgnn.training.optimization import Objective, balanced_weights
@@ -253,15 +253,6 @@ def _gradients(problem: Problem, depth: int, terms: int, arriving: Tensor) -> tu
         state = solved(problem, b, weight, depth, terms)
         of_b, of_weight = torch.autograd.grad(state, [b, weight], arriving)
     return of_b, of_weight
-
-
-def left_out(bounds: StepBounds, terms: int, depth: int) -> float:
-    """What the terms left out can add to the gradient of B at most, relative to the one that arrives."""
-    total, product = 0.0, bounds.lipschitz
-    for n in range(depth + 1):
-        total += product if n >= terms else 0.0
-        product *= bounds.step(n)
-    return total
 
 
 def chosen_terms(last: int, count: int, used: int | None) -> list[int]:

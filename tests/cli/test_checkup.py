@@ -6,10 +6,10 @@ import sys
 import pytest
 import torch
 
+from pprgnn.cli import doctor as checkup
+from pprgnn.cli.doctor import ALLOWED_ERROR, advice, disk, import_problems, kernel_speed, self_check
 from pprgnn.core.backend import kernel
 from pprgnn.core.problem import Problem
-from pprgnn.training import checkup
-from pprgnn.training.checkup import ALLOWED_ERROR, advice, disk, import_problems, kernel_speed, self_check
 
 GOOD = {
     "cores": {"logical": 8, "physical": 4, "allowed": 8, "quota": None},
