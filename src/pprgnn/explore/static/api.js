@@ -9,7 +9,7 @@ export class ApiError extends Error {
 
 // A node that does not exist is no fault of the page: with its status in the body, the console stays empty.
 const HEADERS = { Accept: "application/json", Prefer: "status-in-body" };
-export const GONE = "The explorer was stopped; start it again with `pprgnn explore RUN`.";
+const GONE = "The explorer was stopped; start it again with `pprgnn explore RUN`.";
 
 async function get(path, parameters, signal) {
   const query = new URLSearchParams();
