@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pprgnn.data.catalog import Task
+from pprgnn.data.catalog import NESTED_FOLDS, Task
 from pprgnn.data.roots import data_root
 from pprgnn.data.split import Split, index_array
 from pprgnn.errors import DataError
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 PROTOCOLS = ("paper", "honest")
-NESTED = ("NCI1", "PROTEINS", "ENZYMES", "DD", "IMDB-BINARY")  # sets with published nested folds
 OPTIMISTIC = "the test part also chooses the epoch, as in the paper, so its score is optimistic"
 NO_VALIDATION = "without a validation part, so nothing chooses the epoch"
 SNAP_TEST = 0.1  # of the labelled nodes
@@ -254,7 +253,7 @@ def _by_folds(
 ) -> list[Sample]:
     """Every graph tests in one fold; ``published`` ones where they exist and nothing else is asked for."""
     if published is None:  # asking for other folds than the published ones is an answer, too
-        published = honest and dataset.facts.name in NESTED and folds == 10 and val_fraction in (0, 0.1)
+        published = honest and dataset.facts.name in NESTED_FOLDS and folds == 10 and val_fraction in (0, 0.1)
     if published:
         if not honest:
             raise DataError("Published folds have validation parts, so they belong to the protocol 'honest'.")
