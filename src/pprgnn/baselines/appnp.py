@@ -33,9 +33,7 @@ class PredictThenPropagate(Baseline):
         super().__init__(*shape, **settings)
         self.add_head(self.hidden)
         self.input_dropout = TorchDropout(self.dropout)
-        out = self.hidden if self.for_graphs else self.num_classes
-        widths = [self.in_channels, *[self.hidden] * (self.layers - 1), out]
-        self.mlp = MLP(widths, dropout=self.dropout, norm=None)
+        self.mlp = MLP(self.layer_widths, dropout=self.dropout, norm=None)
 
     def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         return self.pagerank(self.mlp(self.input_dropout(x)), adj)

@@ -157,10 +157,8 @@ class GraphletNet(KernelNet):
 
     uses_labels = False
 
-    def __init__(
-        self, in_channels: int, num_classes: int, task: str = "graph", *, connected: bool = False
-    ) -> None:
-        super().__init__(in_channels, num_classes, task)
+    def __init__(self, *shape: Any, connected: bool = False) -> None:
+        super().__init__(*shape)
         self.connected = connected
 
     def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
@@ -196,15 +194,8 @@ class WeisfeilerLehmanNet(KernelNet):
 
     choice_name = "iterations"
 
-    def __init__(
-        self,
-        in_channels: int,
-        num_classes: int,
-        task: str = "graph",
-        *,
-        iterations: float | tuple[float, ...] = (1, 2, 3, 4, 5),
-    ) -> None:
-        super().__init__(in_channels, num_classes, task)
+    def __init__(self, *shape: Any, iterations: float | tuple[float, ...] = (1, 2, 3, 4, 5)) -> None:
+        super().__init__(*shape)
         several = tuple(iterations) if isinstance(iterations, tuple | list) else (iterations,)
         if any(each != int(each) or each < 1 for each in several):
             raise ValueError(f"The iterations must be whole numbers from 1 on, but came as {iterations}.")
@@ -252,15 +243,12 @@ class RandomWalkNet(KernelNet):
 
     def __init__(
         self,
-        in_channels: int,
-        num_classes: int,
-        task: str = "graph",
-        *,
+        *shape: Any,
         decay: float | tuple[float, ...] = (0.001, 0.01, 0.05, 0.1),
         steps: int = 0,
         max_hours: float = 1.0,
     ) -> None:
-        super().__init__(in_channels, num_classes, task)
+        super().__init__(*shape)
         self.choices = tuple(decay) if isinstance(decay, tuple | list) else (decay,)
         self.steps, self.max_hours = steps, max_hours
 

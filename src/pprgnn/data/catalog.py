@@ -102,7 +102,7 @@ PEI = "Pei et al. 2020; "
 
 # ------------------------------------------------------------------------------------------------- the families
 def _card(name: str, family: Family, counts: Counts, **facts: Any) -> Card:
-    return Card(name, family, **dict(zip(COUNTS, counts, strict=True)), **facts)
+    return Card(name, family, **facts | dict(zip(COUNTS, counts, strict=True)))
 
 
 def _tu(name: str, counts: Counts, cite: str, *files: str, dgcnn_text: str = "", note: str = "") -> Card:
