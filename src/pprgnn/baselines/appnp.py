@@ -111,14 +111,10 @@ class GPRGNNNet(PredictThenPropagate):
         super().__init__(*shape, **settings)
         self.hops, self.alpha = hops, alpha
         self.gamma = torch.nn.Parameter(torch.empty(hops + 1))
-        self._start()
+        self.set_start()
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew; the weights of the hops are PageRank's again."""
-        super().reset_parameters()
-        self._start()
-
-    def _start(self) -> None:
+    def set_start(self) -> None:
+        """The weights of the hops are PageRank's."""
         powers = (1 - self.alpha) ** torch.arange(self.hops + 1, dtype=torch.float64)
         powers[:-1] *= self.alpha
         with torch.no_grad():

@@ -97,6 +97,14 @@ class Baseline(Network):
         last = self.hidden if self.for_graphs else self.num_classes
         return [self.in_channels, *[self.hidden] * (self.layers - 1), last]
 
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        super().reset_parameters()
+        self.set_start()
+
+    def set_start(self) -> None:
+        """Give values to the parameters that no layer of torch starts as it should."""
+
     def add_head(self, channels: int, node_layers: int = 0) -> None:
         """From states of so many channels to logits; 0 layers: the states are the logits of nodes."""
         self.head = Identity()

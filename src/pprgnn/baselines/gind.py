@@ -76,14 +76,9 @@ class GINDNet(Baseline):
         self.input_dropout = TorchDropout(input_dropout)
         self.read = torch.nn.Linear(self.in_channels, self.hidden)
         self.diffusion = torch.nn.Linear(self.hidden, self.hidden, bias=False)  # K
-        self._start()
+        self.set_start()
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        super().reset_parameters()
-        self._start()
-
-    def _start(self) -> None:
+    def set_start(self) -> None:
         torch.nn.init.kaiming_normal_(self.diffusion.weight, nonlinearity="relu")
 
     def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:

@@ -29,7 +29,7 @@ VARIABLES = dict(zip((INK, SOFT, GRID, GROUND, *SERIES), NAMES, strict=True))
 HALF, WIDE = 420, 860  # pixels
 SMALL, LARGE = 12.0, 14.0  # of text in them: at 700 pixels still more than 11
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+THEMED = re.compile("|".join(VARIABLES))
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
@@ -123,9 +123,4 @@ def _theme(element: ElementTree.Element) -> None:
     if style is None:
         return
     kept = [part.strip() for part in style.split(";") if not part.strip().startswith("font-family")]
-    element.set("style", COLOUR.sub(_variable, "; ".join(kept)))
-
-
-def _variable(found: re.Match[str]) -> str:
-    colour = found[0]
-    return f"var(--{VARIABLES[colour]}, {colour})" if colour in VARIABLES else colour
+    element.set("style", THEMED.sub(lambda colour: f"var(--{VARIABLES[colour[0]]}, {colour[0]})", "; ".join(kept)))

@@ -51,7 +51,8 @@ def from_networkx(
     """
     if graph.number_of_nodes() == 0:
         raise DataError("The networkx graph has no nodes; expected at least one.")
-    write = int if all(_fits_int64(node) for node in graph) else str
+    whole = all(isinstance(node, Integral) and not isinstance(node, bool) for node in graph)
+    write = int if whole and all(-(2**63) <= int(node) < 2**63 for node in graph) else str
     rows = list(graph.nodes.values())
     keys = dict.fromkeys(key for row in rows for key in row)
     nodes: dict[str, Any] = {str(key): [row.get(key) for row in rows] for key in keys}
@@ -96,10 +97,6 @@ def from_graphml(path: Path | str, *, name: str | None = None, **named: Any) -> 
     except (ParseError, nx.NetworkXError, ValueError, LookupError, StopIteration, OSError) as error:
         raise DataError(f"{path} is not a whole GraphML file ({error}); write or copy it again.") from error
     return from_networkx(graph, name=name or path.stem, **named)
-
-
-def _fits_int64(node: object) -> bool:
-    return isinstance(node, Integral) and not isinstance(node, bool) and -(2**63) <= int(node) < 2**63
 
 
 def _table(columns: Mapping[str, Any], origin: str) -> Table:
