@@ -90,6 +90,8 @@ export function hopBars(answer, longest) {
 // ------------------------------------------------------------------------------------------------------ depths
 const MARGIN = { left: 46, right: 14, top: 10, bottom: 36 };
 const HEIGHT = 168;
+const TICK = { class: "tick", "text-anchor": "middle" };
+const label = (x, y, text, more = TICK) => svg("text", { x, y, ...more }, text);
 
 /** {element, show(place)}: lines over the places of the slider; a click chooses the nearest place. */
 export function depthCurve(answer, { depths, slotOf, classes, choose }) {
@@ -117,30 +119,17 @@ export function depthCurve(answer, { depths, slotOf, classes, choose }) {
         "g",
         { class: "grid" },
         svg("line", { x1: MARGIN.left, x2: wide - MARGIN.right, y1: y(value), y2: y(value) }),
-        svg("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, `${100 * value} %`),
+        label(MARGIN.left - 6, y(value) + 4, `${100 * value} %`, { "text-anchor": "end" }),
       ),
     );
     const step = Math.max(1, Math.ceil((26 * depths.length) / Math.max(1, wide - MARGIN.left - MARGIN.right)));
     const last = depths.length - 1;
     const ticks = depths.map((depth, place) =>
       place === last || (place % step === 0 && last - place >= step)
-        ? svg(
-            "text",
-            {
-              class: "tick",
-              x: x(place),
-              y: HEIGHT - MARGIN.bottom + 16,
-              "text-anchor": "middle",
-            },
-            place === last ? "∞" : depth,
-          )
+        ? label(x(place), HEIGHT - MARGIN.bottom + 16, place === last ? "∞" : depth)
         : null,
     );
-    const title = svg(
-      "text",
-      { class: "tick", x: (MARGIN.left + wide - MARGIN.right) / 2, y: HEIGHT - 4, "text-anchor": "middle" },
-      "depth",
-    );
+    const title = label((MARGIN.left + wide - MARGIN.right) / 2, HEIGHT - 4, "depth");
     const lines = answer.classes
       .map((each, i) => {
         const steps = values.map((row, k) => [x(places[k]), y(row[i])]);
