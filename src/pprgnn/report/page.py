@@ -1,4 +1,4 @@
-"""Where a page comes from: settings, machine, commit, data, and the commands that make it again."""
+"""The pages as HTML: all sections of a report and where it comes from, and the page of all results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From how far away decisions come, beside what follows from the graph alone for other systems."""
+"""From how far away decisions come and how alike states become, beside what follows from the graph alone."""
 
 from __future__ import annotations
 
