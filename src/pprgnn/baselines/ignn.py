@@ -203,7 +203,7 @@ class EIGNNConv(EquilibriumConv):
         in_channels, out_channels: as in :class:`EquilibriumConv`.
         gamma: How much of a message survives a step, below 1. (default: :obj:`0.8`)
         hops: How many hops a step makes. (default: :obj:`1`)
-        **kwargs: The other arguments of it; the activation is the identity.
+        **kwargs: The other arguments of it, such as :obj:`acceleration`; the activation is the identity.
 
     Example:
         >>> import torch
@@ -246,7 +246,7 @@ class MGNNIConv(torch.nn.Module):
         scales: Scales 1, 2, ... up to this one. (default: :obj:`2`)
         gamma: How much of a message survives a step, below 1. (default: :obj:`0.8`)
         bias: Whether to learn an additive bias. (default: :obj:`True`)
-        **kwargs: As in :class:`EquilibriumConv`.
+        **kwargs: As in :class:`EquilibriumConv`, such as :obj:`acceleration`.
 
     Example:
         >>> import torch
