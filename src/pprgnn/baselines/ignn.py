@@ -156,6 +156,7 @@ class IGNNConv(EquilibriumConv):
         kappa: float = 0.95,
         scaling: Scaling = "normalized",
         solver: Solver = "core",
+        acceleration: Acceleration = "anderson",
         **kwargs: Any,
     ) -> None:
         if not 0 < kappa < 1:
@@ -167,7 +168,7 @@ class IGNNConv(EquilibriumConv):
         if solver == "direct":
             kwargs.setdefault("max_depth", MAX_STEPS)
         self.kappa, self.scaling, self.solver = kappa, scaling, solver
-        super().__init__(in_channels, out_channels, **kwargs)
+        super().__init__(in_channels, out_channels, acceleration=acceleration, **kwargs)
 
     def _solve(self, b: Tensor, adj: Adjacency) -> Solution:
         with torch.no_grad():  # the parameter itself is moved: gradient descent goes on from there
@@ -203,7 +204,7 @@ class EIGNNConv(EquilibriumConv):
         in_channels, out_channels: as in :class:`EquilibriumConv`.
         gamma: How much of a message survives a step, below 1. (default: :obj:`0.8`)
         hops: How many hops a step makes. (default: :obj:`1`)
-        **kwargs: The other arguments of it, such as :obj:`acceleration`; the activation is the identity.
+        **kwargs: The other arguments of it; the activation is the identity.
 
     Example:
         >>> import torch
@@ -216,13 +217,20 @@ class EIGNNConv(EquilibriumConv):
     # equation leads to the same equilibrium, in time linear in the edges and to the tolerance asked for.
 
     def __init__(
-        self, in_channels: int | None, out_channels: int, *, gamma: float = 0.8, hops: int = 1, **kwargs: Any
+        self,
+        in_channels: int | None,
+        out_channels: int,
+        *,
+        gamma: float = 0.8,
+        hops: int = 1,
+        acceleration: Acceleration = "anderson",
+        **kwargs: Any,
     ) -> None:
         if not 0 < gamma < 1:
             raise ValueError(f"gamma must be between 0 and 1, but came as {gamma}.")
         self.gamma, self.hops = gamma, hops
         kwargs["activation"] = "identity"
-        super().__init__(in_channels, out_channels, **kwargs)
+        super().__init__(in_channels, out_channels, acceleration=acceleration, **kwargs)
 
     def recurrent_weight(self) -> Tensor:
         """The weights γ g(F): symmetric, without negative eigenvalues, of norm γ at most."""
@@ -246,7 +254,7 @@ class MGNNIConv(torch.nn.Module):
         scales: Scales 1, 2, ... up to this one. (default: :obj:`2`)
         gamma: How much of a message survives a step, below 1. (default: :obj:`0.8`)
         bias: Whether to learn an additive bias. (default: :obj:`True`)
-        **kwargs: As in :class:`EquilibriumConv`, such as :obj:`acceleration`.
+        **kwargs: As in :class:`EquilibriumConv`.
 
     Example:
         >>> import torch
@@ -263,6 +271,7 @@ class MGNNIConv(torch.nn.Module):
         scales: int = 2,
         gamma: float = 0.8,
         bias: bool = True,
+        acceleration: Acceleration = "anderson",
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -273,7 +282,7 @@ class MGNNIConv(torch.nn.Module):
         if in_channels is not None:
             self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
         self.bias = torch.nn.Parameter(torch.zeros(out_channels)) if bias else None
-        options = {"gamma": gamma, "bias": False} | kwargs
+        options = {"gamma": gamma, "bias": False, "acceleration": acceleration} | kwargs
         self.scales = torch.nn.ModuleList(
             EIGNNConv(None, out_channels, hops=hops, **options) for hops in range(1, scales + 1)
         )
