@@ -157,8 +157,10 @@ class GraphletNet(KernelNet):
 
     uses_labels = False
 
-    def __init__(self, *shape: Any, connected: bool = False) -> None:
-        super().__init__(*shape)
+    def __init__(
+        self, in_channels: int, num_classes: int, task: str = "graph", *, connected: bool = False
+    ) -> None:
+        super().__init__(in_channels, num_classes, task)
         self.connected = connected
 
     def comparison(self, graphs: KernelGraphs, choice: float) -> Comparison:
@@ -194,8 +196,15 @@ class WeisfeilerLehmanNet(KernelNet):
 
     choice_name = "iterations"
 
-    def __init__(self, *shape: Any, iterations: float | tuple[float, ...] = (1, 2, 3, 4, 5)) -> None:
-        super().__init__(*shape)
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        task: str = "graph",
+        *,
+        iterations: float | tuple[float, ...] = (1, 2, 3, 4, 5),
+    ) -> None:
+        super().__init__(in_channels, num_classes, task)
         several = tuple(iterations) if isinstance(iterations, tuple | list) else (iterations,)
         if any(each != int(each) or each < 1 for each in several):
             raise ValueError(f"The iterations must be whole numbers from 1 on, but came as {iterations}.")
@@ -243,12 +252,15 @@ class RandomWalkNet(KernelNet):
 
     def __init__(
         self,
-        *shape: Any,
+        in_channels: int,
+        num_classes: int,
+        task: str = "graph",
+        *,
         decay: float | tuple[float, ...] = (0.001, 0.01, 0.05, 0.1),
         steps: int = 0,
         max_hours: float = 1.0,
     ) -> None:
-        super().__init__(*shape)
+        super().__init__(in_channels, num_classes, task)
         self.choices = tuple(decay) if isinstance(decay, tuple | list) else (decay,)
         self.steps, self.max_hours = steps, max_hours
 
