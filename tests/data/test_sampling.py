@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
+from pprgnn.data.catalog import NESTED_FOLDS
 from pprgnn.data.dataset import Facts, GraphDataset
-from pprgnn.data.sampling import NESTED, Split, make_splits
+from pprgnn.data.sampling import Split, make_splits
 from pprgnn.errors import DataError
 
 SEEDS = st.integers(0, 10**6)
@@ -644,7 +645,7 @@ def test_genes_of_the_real_proteins(proteins):
             assert len(getattr(apart, part)) == pytest.approx(share * masks[part].sum(), rel=0.05)
 
 
-@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("name", NESTED_FOLDS)
 def test_published_splits_fit_the_real_sets(data_root, name):
     path = data_root / name / "raw" / f"{name}_graph_labels.txt"
     if not (path.exists() and (data_root / "splits").exists()):

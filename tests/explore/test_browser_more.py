@@ -9,6 +9,7 @@ from pprgnn.explore import run_view as graph_view
 from pprgnn.explore.local import LocalGraph
 
 from .served import served
+from .test_browser import nothing_sticks_out
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -72,6 +73,7 @@ def test_one_node_under_two_runs_stays_together(site, page):
     assert "fixed depth" in page.locator(".forming").nth(1).inner_text()
     page.locator(".pane").nth(0).locator('a.node[data-node="1"]').click()
     page.shows("n1", 0).shows("n1", 1)
+    nothing_sticks_out(page, 1280)
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     boxes = page.eval_on_selector_all(".pane", "all => all.map((each) => each.getBoundingClientRect().toJSON())")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -33,9 +33,7 @@ class PredictThenPropagate(Baseline):
         super().__init__(*shape, **settings)
         self.add_head(self.hidden)
         self.input_dropout = TorchDropout(self.dropout)
-        out = self.hidden if self.for_graphs else self.num_classes
-        widths = [self.in_channels, *[self.hidden] * (self.layers - 1), out]
-        self.mlp = MLP(widths, dropout=self.dropout, norm=None)
+        self.mlp = MLP(self.layer_widths, dropout=self.dropout, norm=None)
 
     def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         return self.pagerank(self.mlp(self.input_dropout(x)), adj)
@@ -72,10 +70,8 @@ class APPNPNet(PredictThenPropagate):
         if adj.value.requires_grad:
             z: Tensor = self.steps(h, adj)
             return z
-        alpha, hops, rate = self.steps.alpha, self.steps.K, self.dropout
-        if self.training and self.drop_entries and rate:
-            return dropping_power_iteration(adj, h, alpha=alpha, hops=hops, dropout=rate)
-        return power_iteration(adj, h, alpha=alpha, hops=hops)
+        rate = self.dropout if self.training and self.drop_entries else 0.0
+        return power_iteration(adj, h, alpha=self.steps.alpha, hops=self.steps.K, dropout=rate)
 
 
 class PPNPNet(PredictThenPropagate):
@@ -115,14 +111,10 @@ class GPRGNNNet(PredictThenPropagate):
         super().__init__(*shape, **settings)
         self.hops, self.alpha = hops, alpha
         self.gamma = torch.nn.Parameter(torch.empty(hops + 1))
-        self._start()
+        self.set_start()
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew; the weights of the hops are PageRank's again."""
-        super().reset_parameters()
-        self._start()
-
-    def _start(self) -> None:
+    def set_start(self) -> None:
+        """The weights of the hops are PageRank's."""
         powers = (1 - self.alpha) ** torch.arange(self.hops + 1, dtype=torch.float64)
         powers[:-1] *= self.alpha
         with torch.no_grad():
@@ -161,70 +153,47 @@ def exact_pagerank(adj: Adjacency, h: Tensor, *, alpha: float = 0.1, tol: float 
     return x
 
 
-def power_iteration(adj: Adjacency, h: Tensor, *, alpha: float = 0.1, hops: int = 10) -> Tensor:
+def power_iteration(
+    adj: Adjacency, h: Tensor, *, alpha: float = 0.1, hops: int = 10, dropout: float = 0.0
+) -> Tensor:
     r"""Steps of :math:`Z \leftarrow (1 - \alpha) \tilde{A} Z + \alpha H` from Z = H on; a gradient for H alone.
 
-    All steps are made in the matrix's own order of nodes, in two buffers that are used in turn.
+    All steps are made in the matrix's own order of nodes, in two buffers that are used in turn. With ``dropout``
+    each of them drops other entries of Ã, at this rate, and enlarges those that are left.
     """
     adj.check_like(h, "h")
-    z: Tensor = _PowerIteration.apply(h, adj, alpha, hops)  # type: ignore[no-untyped-call]
+    z: Tensor = _PowerIteration.apply(h, adj, alpha, hops, dropout)  # type: ignore[no-untyped-call]
     return z
 
 
 class _PowerIteration(torch.autograd.Function):
-    """Z = p(Ã)H with a polynomial p, so H̄ = p(Ãᵀ)Z̄: the same steps with the transpose, and nothing to keep."""
-
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, adj: Adjacency, alpha: float, hops: int) -> Tensor:
-        ctx.adj, ctx.alpha, ctx.hops = adj, alpha, hops
-        return _steps(adj, [adj.matrix] * hops, h, alpha)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        return _steps(ctx.adj, [ctx.adj.matrix_t] * ctx.hops, grad, ctx.alpha), None, None, None
-
-
-def _steps(adj: Adjacency, matrices: Iterable[Tensor], h: Tensor, alpha: float) -> Tensor:
-    """One step by each of the matrices."""
-    h = adj.permute(h).contiguous()
-    z, product = h.clone(), torch.empty_like(h)
-    for matrix in matrices:
-        z, product = multiply(matrix, z, out=product).mul_(1 - alpha).add_(h, alpha=alpha), z
-    return adj.unpermute(z)
-
-
-def dropping_power_iteration(
-    adj: Adjacency, h: Tensor, *, alpha: float = 0.1, hops: int = 10, dropout: float = 0.5
-) -> Tensor:
-    """As :func:`power_iteration`; each step drops other entries of Ã and enlarges those that are left."""
-    adj.check_like(h, "h")
-    z: Tensor = _DroppingSteps.apply(h, adj, alpha, hops, dropout)  # type: ignore[no-untyped-call]
-    return z
-
-
-class _DroppingSteps(torch.autograd.Function):
-    """Keeps the entries of every step: H̄ takes the same steps back, with the transposes."""
+    """H̄ takes the same steps back, with the transposes; no states are kept, but the entries that are left."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, adj: Adjacency, alpha: float, hops: int, dropout: float) -> Tensor:
-        crow, col, value = adj.matrix.crow_indices(), adj.matrix.col_indices(), adj.matrix.values()
         ctx.adj, ctx.alpha = adj, alpha
-        ctx.values = [torch.nn.functional.dropout(value, dropout) for _ in range(hops)]
-        return _steps(adj, (csr_tensor(crow, col, each) for each in ctx.values), h, alpha)
+        crow, col, value = adj.matrix.crow_indices(), adj.matrix.col_indices(), adj.matrix.values()
+        ctx.values = [torch.nn.functional.dropout(value, dropout) if dropout else None for _ in range(hops)]
+        h = adj.permute(h).contiguous()
+        z, product = h.clone(), torch.empty_like(h)
+        for each in ctx.values:
+            matrix = adj.matrix if each is None else csr_tensor(crow, col, each)
+            z, product = multiply(matrix, z, out=product).mul_(1 - alpha).add_(h, alpha=alpha), z
+        return adj.unpermute(z)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         adj: Adjacency = ctx.adj
-        crow, col = adj.matrix.crow_indices(), adj.matrix.col_indices()
-        crow_t, col_t, source = sort_entries(col, rows(crow), adj.num_nodes)
+        if any(each is not None for each in ctx.values):
+            crow, col = adj.matrix.crow_indices(), adj.matrix.col_indices()
+            crow_t, col_t, source = sort_entries(col, rows(crow), adj.num_nodes)
         z_bar = adj.permute(grad).clone()
         h_bar, product = torch.zeros_like(z_bar), torch.empty_like(z_bar)
         for each in reversed(ctx.values):
             h_bar.add_(z_bar, alpha=ctx.alpha)
-            step = multiply(csr_tensor(crow_t, col_t, move(each, source)), z_bar, out=product)
-            z_bar, product = step.mul_(1 - ctx.alpha), z_bar
+            matrix_t = adj.matrix_t if each is None else csr_tensor(crow_t, col_t, move(each, source))
+            z_bar, product = multiply(matrix_t, z_bar, out=product).mul_(1 - ctx.alpha), z_bar
         return adj.unpermute(h_bar.add_(z_bar)), None, None, None, None
 
 

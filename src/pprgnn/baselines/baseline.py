@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Hashable
 from inspect import Parameter, Signature, signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.nn import Dropout, Identity, Linear, ReLU, Sequential
 
+from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.entries import Normalization
 from pprgnn.nn.network import GraphHead, Network, check_features
 from pprgnn.nn.through_adjacency import as_adjacency
+
+Made = TypeVar("Made")
+
+
+# What was made of the graphs in use; an entry disappears together with its graph.
+_made: WeakKeyDictionary[Adjacency, dict[Hashable, Any]] = WeakKeyDictionary()
+
+
+def once_for(adj: Adjacency, what: Hashable, make: Callable[[Adjacency], Made]) -> Made:
+    """``make(adj)``, made once for each graph; ``what`` tells it from other things that are made of a graph."""
+    made = _made.setdefault(adj, {})
+    if what not in made:
+        made[what] = make(adj)
+    found: Made = made[what]
+    return found
 
 
 class Baseline(Network):
@@ -72,6 +90,20 @@ class Baseline(Network):
                 raise TypeError(f"{type(self).__name__} reads {', '.join(self.defaults)}, but was given {name!r}.")
         for name, value in (self.defaults | settings).items():
             setattr(self, name, value)
+
+    @property
+    def layer_widths(self) -> list[int]:
+        """Of the features and of each layer; the last one gives the logits of nodes, or the states of graphs."""
+        last = self.hidden if self.for_graphs else self.num_classes
+        return [self.in_channels, *[self.hidden] * (self.layers - 1), last]
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        super().reset_parameters()
+        self.set_start()
+
+    def set_start(self) -> None:
+        """Give values to the parameters that no layer of torch starts as it should."""
 
     def add_head(self, channels: int, node_layers: int = 0) -> None:
         """From states of so many channels to logits; 0 layers: the states are the logits of nodes."""

@@ -39,9 +39,7 @@ class MLPNet(Baseline):
         super().__init__(*shape, **settings)
         self.add_head(self.hidden)
         self.input_dropout = TorchDropout(self.dropout)
-        widths = [self.in_channels, *[self.hidden] * (self.layers - 1)]
-        widths.append(self.hidden if self.for_graphs else self.num_classes)
-        self.mlp = MLP(widths, dropout=self.dropout, norm=None, plain_last=not self.for_graphs)
+        self.mlp = MLP(self.layer_widths, dropout=self.dropout, norm=None, plain_last=not self.for_graphs)
 
     def propagate(self, x: Tensor, adj: Any) -> Tensor:
         return x
@@ -111,8 +109,7 @@ class GCNNet(Baseline):
     def __init__(self, *shape: Any, norm: str = "none", residual: bool = False, **settings: Any) -> None:
         super().__init__(*shape, **settings)
         self.add_head(self.hidden)
-        widths = [self.in_channels, *[self.hidden] * (self.layers - 1)]
-        widths.append(self.hidden if self.for_graphs else self.num_classes)
+        widths = self.layer_widths
         self.convs = ModuleList(through_adjacency(GCNConv(*ends, normalize=False)) for ends in pairwise(widths))
         self.skips = ModuleList(Linear(*ends, bias=False) for ends in (pairwise(widths) if residual else ()))
         self.normalizes = norm != "none"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from torch_geometric.nn import GCN2Conv, GCNConv, JumpingKnowledge, PairNorm
 from torch_geometric.transforms import GDC
 from torch_geometric.utils import dropout_edge
 
-from pprgnn.baselines.baseline import Baseline
+from pprgnn.baselines.baseline import Baseline, once_for
 from pprgnn.baselines.classic import GCNNet
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.errors import DataError
@@ -22,9 +21,6 @@ from pprgnn.nn.features import dropout
 from pprgnn.nn.through_adjacency import as_adjacency, through_adjacency
 
 MOST_NODES = 20_000  # of GDC: the dense matrices then take 8 GB, and the inverse some minutes
-
-# What GDC has made of the graphs in use, by its options; an entry disappears together with its graph.
-_rewired: WeakKeyDictionary[Adjacency, dict[tuple[float, int], Adjacency]] = WeakKeyDictionary()
 
 
 class DropEdgeNet(GCNNet):
@@ -109,10 +105,7 @@ class GDCNet(GCNNet):
     def adjacency(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Adjacency:
         """Of the new graph."""
         adj = super().adjacency(x, edge_index, edge_weight)
-        kept = _rewired.setdefault(adj, {})
-        if self.options not in kept:
-            kept[self.options] = self._rewire(adj)
-        return kept[self.options]
+        return once_for(adj, ("gdc", *self.options), self._rewire)
 
     @torch.no_grad()
     def _rewire(self, adj: Adjacency) -> Adjacency:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from pprgnn.baselines.baseline import once_for
 from pprgnn.core.activation import RELU, Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.problem import check_inputs, finite
@@ -16,8 +16,6 @@ from pprgnn.core.solution import ConvergenceWarning, Solution, Status
 
 STOP = 3e-6  # the published rule: no number changes by more than this, however large or small they are
 MAX_STEPS = 300
-
-_matrices: WeakKeyDictionary[Adjacency, Tensor] = WeakKeyDictionary()
 
 
 def direct_equilibrium(
@@ -42,7 +40,7 @@ def direct_equilibrium(
         return Solution(b, 0, Status.CERTIFIED, truncation_bound=0.0)
     phi = torch.relu if activation is RELU else activation.function
     # X = φ(WXA + B), so that W, A and B are the transposes of ours.
-    w, a, bias = weight.t(), _matrix(adj), b.t()
+    w, a, bias = weight.t(), once_for(adj, "coo", _matrix), b.t()
     a_t = a.transpose(0, 1)
     with torch.no_grad():
         x, taken, settled = _iterate(
@@ -81,18 +79,15 @@ def _iterate_in_backward(z: Tensor, slope: Tensor, weight: Tensor, a: Tensor, st
 
 
 def _matrix(adj: Adjacency) -> Tensor:
-    """Ãᵀ in COO, in the caller's order of nodes, made once; not marked as coalesced, as in the published code."""
-    matrix = _matrices.get(adj)
-    if matrix is None:
-        row, col = (index if adj.order is None else adj.order[index] for index in (adj.row, adj.col))
-        matrix = _matrices[adj] = torch.sparse_coo_tensor(
-            torch.stack([col, row]),
-            adj.value.detach(),
-            (adj.num_nodes, adj.num_nodes),
-            device=adj.device,
-            check_invariants=False,  # said explicitly: torch warns when it is left open
-        )
-    return matrix
+    """Ãᵀ in COO, in the caller's order of nodes; not marked as coalesced, as in the published code."""
+    row, col = (index if adj.order is None else adj.order[index] for index in (adj.row, adj.col))
+    return torch.sparse_coo_tensor(
+        torch.stack([col, row]),
+        adj.value.detach(),
+        (adj.num_nodes, adj.num_nodes),
+        device=adj.device,
+        check_invariants=False,  # said explicitly: torch warns when it is left open
+    )
 
 
 def _product(matrix: Tensor, weight: Tensor, x: Tensor) -> Tensor:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from pprgnn.baselines.baseline import Baseline
+from pprgnn.baselines.baseline import Baseline, once_for
 from pprgnn.baselines.fixed_point import Acceleration, fixed_point
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.kernel import multiply
@@ -77,19 +76,15 @@ class GINDNet(Baseline):
         self.input_dropout = TorchDropout(input_dropout)
         self.read = torch.nn.Linear(self.in_channels, self.hidden)
         self.diffusion = torch.nn.Linear(self.hidden, self.hidden, bias=False)  # K
-        self._start()
+        self.set_start()
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        super().reset_parameters()
-        self._start()
-
-    def _start(self) -> None:
+    def set_start(self) -> None:
         torch.nn.init.kaiming_normal_(self.diffusion.weight, nonlinearity="relu")
 
     def propagate(self, x: Tensor, adj: Adjacency) -> Tensor:
         """The equilibrium."""
-        graph, given, weight = incidence(adj), adj.permute(self.read(self.input_dropout(x))), self.diffusion.weight
+        graph = incidence(adj) if adj.value.requires_grad else once_for(adj, "incidence", incidence)
+        given, weight = adj.permute(self.read(self.input_dropout(x))), self.diffusion.weight
 
         def pulled_back(state: Tensor) -> Tensor:
             """The right-hand side of the equation."""
@@ -153,20 +148,8 @@ class _Product(torch.autograd.Function):
         return multiply(matrix_t, grad.contiguous(), grad.new_empty(matrix.size(1), grad.size(1))), None, None
 
 
-_known: WeakKeyDictionary[Adjacency, Incidence] = WeakKeyDictionary()
-
-
 def incidence(adj: Adjacency) -> Incidence:
-    """Of an adjacency that is not normalised; made once for each."""
-    found = _known.get(adj)
-    if found is None:
-        found = _incidence(adj)
-        if not adj.value.requires_grad:
-            _known[adj] = found
-    return found
-
-
-def _incidence(adj: Adjacency) -> Incidence:
+    """Of an adjacency that is not normalised."""
     value, row, col, num_nodes = adj.value, adj.row, adj.col, adj.num_nodes
     if bool((value < 0).any()):
         raise DataError(

@@ -6,12 +6,13 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from pprgnn.baselines.baseline import Baseline
 from pprgnn.baselines.fixed_point import iterate
 from pprgnn.core.adjacency import Adjacency
-from pprgnn.core.csr import fingerprint, ranges
+from pprgnn.core.backend.kernel import multiply
+from pprgnn.core.csr import fingerprint
+from pprgnn.data.sparse_features import take_rows
 
 NO_GRAPH, SEVERAL_GRAPHS = 0, -1  # in the place of a graph's fingerprint
 REMEDY = "set model.own.contraction to 0.9 or less, so that it must become so, or raise model.own.max_sweeps"
@@ -180,7 +181,8 @@ class SSENet(Baseline):
         count = max(1, round(self.share * adj.num_nodes))
         for _ in range(self.updates):
             nodes = torch.randperm(adj.num_nodes, device=given.device)[:count]
-            new = self._operator(given[nodes], mix, _rows_times(adj, nodes, state))
+            product = multiply(take_rows(adj.matrix, nodes), state, out=state.new_empty(count, self.hidden))
+            new = self._operator(given[nodes], mix, product)
             state[nodes] = torch.lerp(state[nodes], new, self.step)
         self.state = adj.unpermute(state)
 
@@ -210,13 +212,3 @@ class SSENet(Baseline):
         if saved is not None and saved.shape[1:] == (self.hidden,):  # else the error is torch's
             self.state = self.state.new_empty(saved.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-
-def _rows_times(adj: Adjacency, nodes: Tensor, state: Tensor) -> Tensor:
-    """These rows of Ã times ``state``, for the price of these rows; all in the inner order."""
-    crow, col = adj.matrix.crow_indices(), adj.matrix.col_indices()
-    first, sizes = crow[nodes].long(), crow.diff()[nodes].long()
-    entries = ranges(first, sizes)
-    return embedding_bag(
-        col[entries].long(), state, sizes.cumsum(0) - sizes, mode="sum", per_sample_weights=adj.value[entries]
-    )

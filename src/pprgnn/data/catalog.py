@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pprgnn.data.roots import data_root
 from pprgnn.errors import DataError
 
+Family = Literal["tu", "ppi", "snap", "planetoid", "heterophilous", "generated"]
 Task = Literal["node", "graph"]  # what gets a prediction
 Metric = Literal["accuracy", "micro-F1", "ROC AUC"]
 COUNTS = ("graphs", "nodes", "edges", "features", "classes")  # of a card
@@ -42,7 +43,7 @@ class Card:
     """The facts of a data set as published; `edges` counts each undirected edge once."""
 
     name: str
-    family: Literal["tu", "ppi", "snap", "planetoid", "heterophilous", "generated"]
+    family: Family
     task: Task = "node"
     multi_label: bool = False  # any number of classes each, instead of one
     metric: Metric = "accuracy"
@@ -84,90 +85,72 @@ PTC_URL = "https://raw.githubusercontent.com/muhanzhang/pytorch_DGCNN/master/dat
 
 TU_FILES = ("A", "graph_indicator", "graph_labels")  # the others depend on the set
 TU_EXTRA = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "graph_attributes")
+NESTED_FOLDS = {  # sets with published nested folds, and the files of these
+    "NCI1": "CHEMICAL/NCI1",
+    "PROTEINS": "CHEMICAL/PROTEINS_full",
+    "ENZYMES": "CHEMICAL/ENZYMES",
+    "DD": "CHEMICAL/DD",
+    "IMDB-BINARY": "COLLABORATIVE_1/IMDB-BINARY",  # of nodes without features: the degrees have folds of their own
+}
 MULTI_LABEL: dict[str, Any] = {"multi_label": True, "metric": "micro-F1"}
 UNKNOWN: Counts = (None,) * len(COUNTS)
 NOT_DESCRIBED = "Not in the catalogue, so there are no counts to compare with."
-WIKIPEDIA, PEI = "Rozemberczki et al. 2021; ", "Pei et al. 2020; "
-NESTED = "10 published nested folds (Errica et al. 2020), or 10 folds stratified by class"
+HAMILTON = "graphs and features: Zitnik and Leskovec 2017, Hamilton et al. 2017; labels: "
+WIKIPEDIA: dict[str, Any] = {"cite": "Rozemberczki et al. 2021; ", "note": "Without duplicate nodes."}
+PEI = "Pei et al. 2020; "
 
 
 # ------------------------------------------------------------------------------------------------- the families
-def _counted(counts: Counts) -> dict[str, Any]:
-    return dict(zip(COUNTS, counts, strict=True))
+def _card(name: str, family: Family, counts: Counts, **facts: Any) -> Card:
+    return Card(name, family, **facts | dict(zip(COUNTS, counts, strict=True)))
 
 
-def _tu(
-    name: str,
-    counts: Counts,
-    cite: str,
-    files: tuple[str, ...] = (),
-    *,
-    splits: str = "",
-    dgcnn_text: str = "",
-    note: str = "",
-) -> Card:
+def _tu(name: str, counts: Counts, cite: str, *files: str, dgcnn_text: str = "", note: str = "") -> Card:
     """A set of the TU collection; without known counts, one of which only the form is known."""
-    extra = () if counts != UNKNOWN else tuple(f"{name}_{kind}.txt" for kind in TU_EXTRA)
     members = tuple(f"{name}_{kind}.txt" for kind in (*TU_FILES, *files))
-    sources = [Source(f"{TU_URL}/{name}.zip", f"{name}/raw", members, zipped=True, extra=extra)]
+    extra = tuple(f"{name}_{kind}.txt" for kind in TU_EXTRA) if counts == UNKNOWN else ()
+    published = Source(f"{TU_URL}/{name}.zip", f"{name}/raw", members, zipped=True, extra=extra)
     home = "TU collection, Morris et al. 2020, https://chrsmrrs.github.io/datasets"
+    split = "10 folds, stratified by class"
+    folds: tuple[Source, ...] = ()
     if dgcnn_text:
-        sources = [Source(dgcnn_text, f"{name}/raw", members, dgcnn_text=True)]
+        published = Source(dgcnn_text, f"{name}/raw", members, dgcnn_text=True)
         home = "Zhang et al. 2018 (DGCNN), https://github.com/muhanzhang/pytorch_DGCNN"
-    if splits:
-        sources.append(Source(f"{SPLITS_URL}/{splits}", "splits", (f"{name}.json",), optional=True))
-    return Card(
-        name,
-        "tu",
-        "graph",
-        **_counted(counts),
-        split=NESTED if splits else "10 folds, stratified by class",
-        source=f"{cite}; {home}",
-        sources=tuple(sources),
-        note=note,
-    )
+    if name in NESTED_FOLDS:
+        url = f"{SPLITS_URL}/{NESTED_FOLDS[name]}_splits.json"
+        folds = (Source(url, "splits", (f"{name}.json",), optional=True),)
+        split = "10 published nested folds (Errica et al. 2020), or 10 folds stratified by class"
+    facts: dict[str, Any] = {"task": "graph", "split": split, "source": f"{cite}; {home}", "note": note}
+    return _card(name, "tu", counts, **facts, sources=(published, *folds))
 
 
-def _ppi(
-    name: str,
-    classes: int,
-    cite: str,
-    note: str,
-    *,
-    licence: str = "Gene Ontology: CC BY 4.0; not stated for graphs and features",
-    url: str | None = None,
-    genes: bool = True,
-    class_names: bool = False,
-    qualifier: str = "",
-) -> Card:
-    kinds = ("feats.npy", "graph.json", "graph_id.npy", "labels.npy", *["entrez.npy"] * genes)
+def _ppi(name: str, classes: int, cite: str, note: str, *, url: str | None = None, **facts: Any) -> Card:
+    """The published set, or with its ``url`` left out one with other labels, in which genes are known."""
+    kinds = ("feats.npy", "graph.json", "graph_id.npy", "labels.npy", *["entrez.npy"] * (not url))
     files = tuple(f"{part}_{kind}" for part in ("train", "valid", "test") for kind in kinds)
-    sources = [Source(url, f"{name}/raw", files, zipped=bool(url))]
-    if class_names:
-        sources.append(Source(None, name, ("label_columns.tsv",)))
-    recur = '; genes recur, unless `split = { genes = "disjoint" }` keeps them apart' if genes else ""
-    return Card(
+    recur = "" if url else '; genes recur, unless `split = { genes = "disjoint" }` keeps them apart'
+    return _card(
         name,
         "ppi",
+        (24, 56_944, 793_632, 50, classes),
         **MULTI_LABEL,
-        **_counted((24, 56_944, 793_632, 50, classes)),
         split=f"by graph: 20 train, 2 validate, 2 test{recur}",
         source=cite,
-        licence=licence,
-        sources=tuple(sources),
+        licence="not stated" if url else "Gene Ontology: CC BY 4.0; not stated for graphs and features",
+        sources=(Source(url, f"{name}/raw", files, zipped=bool(url)), *facts.pop("more_sources", ())),
         note=note,
-        qualifier=qualifier,
+        **facts,
     )
 
 
 def _snap(name: str, counts: Counts, note: str) -> Card:
     stem = name.lower()
     files = (f"{stem}.ungraph.txt.gz", f"{stem}.all.cmty.txt.gz")
-    return Card(
+    return _card(
         name,
         "snap",
+        counts,
         **MULTI_LABEL,
-        **_counted(counts),
         split="5 to 9 % of the labelled nodes train, 10 % test; an honest run sets 5 % apart for validation",
         source="Yang and Leskovec 2012; SNAP, https://snap.stanford.edu/data/#communities",
         sources=tuple(Source(f"{SNAP_URL}/{file}", stem, (file,)) for file in files),
@@ -178,10 +161,10 @@ def _snap(name: str, counts: Counts, note: str) -> Card:
 def _planetoid(name: str, counts: Counts) -> Card:
     stem = name.lower()
     files = [f"ind.{stem}.{part}" for part in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")]
-    return Card(
+    return _card(
         name,
         "planetoid",
-        **_counted(counts),
+        counts,
         split="published: 20 nodes a class train, 500 validate, 1,000 test",
         source="Yang et al. 2016 (Planetoid), https://github.com/kimiyoung/planetoid",
         licence="MIT (repository); not stated for the data it is made from",
@@ -190,144 +173,95 @@ def _planetoid(name: str, counts: Counts) -> Card:
     )
 
 
-def _heterophilous(
-    name: str, counts: Counts, *, metric: Metric = "accuracy", cite: str = "", note: str = ""
-) -> Card:
+def _heterophilous(name: str, counts: Counts, *, cite: str = "", **facts: Any) -> Card:
     file = f"{name.replace('-', '_')}.npz"
-    return Card(
+    return _card(
         name,
         "heterophilous",
-        metric=metric,
-        **_counted(counts),
+        counts,
         split=f"10 published splits, {'48/32/20' if cite else '50/25/25'} % each",  # as Pei et al. have it
         source=f"{cite}Platonov et al. 2023, https://github.com/yandex-research/heterophilous-graphs",
         licence="MIT (repository)" + ("; not stated for the data it is made from" if cite else ""),
         sources=(Source(f"{HETEROPHILOUS_URL}/{file}", "heterophilous", (file,)),),
-        note=note,
+        **facts,
     )
 
 
 def _made(name: str, counts: Counts, note: str) -> Card:
-    return Card(
-        name,
-        "generated",
-        **_counted(counts),
-        split="as generated",
-        source="made by pprgnn from a seed",
-        licence="MIT",
-        note=f"{note} The counts are those of the default options.",
-    )
+    note = f"{note} The counts are those of the default options."
+    source = "made by pprgnn from a seed"
+    return _card(name, "generated", counts, split="as generated", source=source, licence="MIT", note=note)
 
 
 # ------------------------------------------------------------------------------------------------------ the sets
 CATALOG: tuple[Card, ...] = (
     # The paper's seven.
-    _tu("MUTAG", (188, 3_371, 3_721, 7, 2), "Debnath et al. 1991", ("node_labels", "edge_labels")),
+    _tu("MUTAG", (188, 3_371, 3_721, 7, 2), "Debnath et al. 1991", "node_labels", "edge_labels"),
     _tu(
-        "PTC",
-        (344, 8_792, 8_931, 21, 2),
-        "Helma et al. 2001",
-        ("node_labels",),
-        dgcnn_text=PTC_URL,
+        "PTC", (344, 8_792, 8_931, 21, 2), "Helma et al. 2001", "node_labels", dgcnn_text=PTC_URL,
         note="The paper's PTC, in the encoding of DGCNN and GIN: not the graphs of PTC_MR, which are smaller. 19 "
         "of the 21 atom labels occur. `pprgnn data fetch` rewrites the published text as the files of a TU set.",
     ),
     _tu(
-        "COX2",
-        (467, 19_252, 20_289, 35, 2),
-        "Sutherland et al. 2003",
-        ("node_labels", "node_attributes"),
+        "COX2", (467, 19_252, 20_289, 35, 2), "Sutherland et al. 2003", "node_labels", "node_attributes",
         note="8 of the 35 atom labels occur; also 3 coordinates per node.",
     ),
     _tu(
-        "PROTEINS",
-        (1_113, 43_471, 81_044, 3, 2),
-        "Borgwardt et al. 2005",
-        ("node_labels", "node_attributes"),
-        splits="CHEMICAL/PROTEINS_full_splits.json",
+        "PROTEINS", (1_113, 43_471, 81_044, 3, 2), "Borgwardt et al. 2005", "node_labels", "node_attributes",
         note="Also 1 attribute per node.",
     ),
-    _tu(
-        "NCI1",
-        (4_110, 122_747, 132_753, 37, 2),
-        "Wale et al. 2008",
-        ("node_labels",),
-        splits="CHEMICAL/NCI1_splits.json",
-    ),
+    _tu("NCI1", (4_110, 122_747, 132_753, 37, 2), "Wale et al. 2008", "node_labels"),
     _ppi(
-        "PPI",
-        121,
+        "PPI", 121,
         "Zitnik and Leskovec 2017; Hamilton et al. 2017 (GraphSAGE), https://snap.stanford.edu/graphsage",
         "The published edge counts differ by self-loops and by counting directions; here each edge counts once.",
-        licence="not stated",
         url="https://data.dgl.ai/dataset/ppi.zip",
-        genes=False,
     ),
     _snap(
-        "com-Amazon",
-        (1, 334_863, 925_872, 0, 58),
+        "com-Amazon", (1, 334_863, 925_872, 0, 58),
         "Classes are the 58 communities of at least 5,000 products; 282,848 nodes have 746,398 labels.",
     ),
     # One of them with its labels made again, and stand-ins for two.
     _ppi(
-        "PPI-121",
-        121,
-        "graphs and features: Zitnik and Leskovec 2017, Hamilton et al. 2017; labels: annotations of gene2go "
-        "2016-09 and the Gene Ontology of 2016, by the recipe of https://github.com/agitter/GraphSagePPIAnalysis",
+        "PPI-121", 121,
+        f"{HAMILTON}annotations of gene2go 2016-09 and the Gene Ontology of 2016, by the recipe of "
+        "https://github.com/agitter/GraphSagePPIAnalysis",
         "PPI (reconstructed labels): its graphs and features, and its 121 labels reconstructed from annotations "
         "of 2016; about 99.9 % of them agree with PPI's, so published PPI scores are nearly, not exactly, "
         "comparable. Nearly all test genes (5,490 of 5,524 rows) also occur in training graphs: looking up a "
         "gene's labels there, without any graph, has a micro-F1 of 99.7 %. `*_entrez.npy` names the gene of each "
         "row, `label_columns.tsv` the term of each label.",
-        class_names=True,
+        more_sources=(Source(None, "PPI-121", ("label_columns.tsv",)),),
         qualifier="reconstructed labels",
     ),
     _ppi(
-        "PPI-GO",
-        112,
-        "graphs and features: Zitnik and Leskovec 2017, Hamilton et al. 2017; labels: Gene Ontology annotation "
-        "(GOA) 2019-01, http://geneontology.org",
+        "PPI-GO", 112,
+        f"{HAMILTON}Gene Ontology annotation (GOA) 2019-01, http://geneontology.org",
         "Stand-in for PPI: its graphs and features, but with 112 Gene-Ontology terms in place of its 121 labels, "
         "so scores are NOT comparable with published PPI numbers. Nearly all test genes (5,490 of 5,524 rows) "
         "also occur in training graphs; `*_entrez.npy` names the gene of each row.",
     ),
     _snap(
-        "com-DBLP",
-        (1, 317_080, 1_049_866, 0, 50),
+        "com-DBLP", (1, 317_080, 1_049_866, 0, 50),
         "Stand-in for com-Amazon: same file format and processing, so scores are NOT comparable with published "
         "Amazon numbers. Classes are the 50 communities of at least 2,000 authors; 100,700 nodes have 161,979 "
         "labels.",
     ),
     # More graph classification.
     _tu(
-        "PTC_MR",
-        (344, 4_915, 5_054, 18, 2),
-        "Helma et al. 2001",
-        ("node_labels", "edge_labels"),
+        "PTC_MR", (344, 4_915, 5_054, 18, 2), "Helma et al. 2001", "node_labels", "edge_labels",
         note="TU's PTC (male rats), without hydrogen: not the graphs of the paper's PTC.",
     ),
     _tu(
-        "ENZYMES",
-        (600, 19_580, 37_282, 3, 6),
-        "Borgwardt et al. 2005",
-        ("node_labels", "node_attributes"),
-        splits="CHEMICAL/ENZYMES_splits.json",
+        "ENZYMES", (600, 19_580, 37_282, 3, 6), "Borgwardt et al. 2005", "node_labels", "node_attributes",
         note="Also 18 attributes per node.",
     ),
     _tu(
-        "DD",
-        (1_178, 334_925, 843_046, 89, 2),
-        "Dobson and Doig 2003",
-        ("node_labels",),
-        splits="CHEMICAL/DD_splits.json",
+        "DD", (1_178, 334_925, 843_046, 89, 2), "Dobson and Doig 2003", "node_labels",
         note="82 of the 89 node labels occur.",
     ),
     _tu(
-        "IMDB-BINARY",
-        (1_000, 19_773, 96_531, 0, 2),
-        "Yanardag and Vishwanathan 2015",
-        # On their nodes without features: the degrees have folds of their own.
-        splits="COLLABORATIVE_1/IMDB-BINARY_splits.json",
+        "IMDB-BINARY", (1_000, 19_773, 96_531, 0, 2), "Yanardag and Vishwanathan 2015",
         note="The file lists every edge twice; duplicates are dropped.",
     ),
     # Node classification in one graph.
@@ -339,12 +273,8 @@ CATALOG: tuple[Card, ...] = (
     _heterophilous("minesweeper", (1, 10_000, 39_402, 7, 2), metric="ROC AUC"),
     _heterophilous("tolokers", (1, 11_758, 519_000, 10, 2), metric="ROC AUC"),
     _heterophilous("questions", (1, 48_921, 153_540, 301, 2), metric="ROC AUC"),
-    _heterophilous(
-        "chameleon-filtered", (1, 890, 8_854, 2_325, 5), cite=WIKIPEDIA, note="Without duplicate nodes."
-    ),
-    _heterophilous(
-        "squirrel-filtered", (1, 2_223, 46_998, 2_089, 5), cite=WIKIPEDIA, note="Without duplicate nodes."
-    ),
+    _heterophilous("chameleon-filtered", (1, 890, 8_854, 2_325, 5), **WIKIPEDIA),
+    _heterophilous("squirrel-filtered", (1, 2_223, 46_998, 2_089, 5), **WIKIPEDIA),
     _heterophilous("actor", (1, 7_600, 26_659, 932, 5), cite=PEI),
     _heterophilous("texas", (1, 183, 279, 1_703, 5), cite=PEI),
     _heterophilous("wisconsin", (1, 251, 450, 1_703, 5), cite=PEI),
@@ -354,7 +284,7 @@ CATALOG: tuple[Card, ...] = (
     _made("grid", (140, 35_840, 67_200, 2, 2), "The class is written in one corner of a grid; all nodes name it."),
     _made("ring", (250, 2_500, 2_500, 5, 5), "The class is written on one node of a ring; its opposite names it."),
     _made("sbm", (1, 10_000, None, 4, 4), "A stochastic block model: every node names its block."),
-)
+)  # fmt: skip
 ALIASES = {"amazon": "com-Amazon", "dblp": "com-DBLP"}
 
 

@@ -30,19 +30,12 @@ def compact(x: Tensor) -> Tensor:
     """A matrix of any layout: in CSR where that pays, dense otherwise."""
     if x.dim() != 2 or x.layout not in (torch.strided, torch.sparse_coo, torch.sparse_csr):
         x = x.to_dense()
-    if not is_sparse(x):
-        if x.dim() != 2 or x.size(1) < WIDE or int(torch.count_nonzero(x)) >= SPARSE * x.numel():
-            return x
-        row, col = x.nonzero(as_tuple=True)
-        return _from_entries(row, col, x[row, col], x.shape)
-    if x.layout == torch.sparse_coo:
-        x = x.coalesce()
-        (row, col), value = x.indices(), x.values()
-    else:
-        row, col, value = row_of_entries(x), x.col_indices(), x.values()
+    x = x.coalesce() if x.layout == torch.sparse_coo else x
+    count = int(torch.count_nonzero(x.values() if is_sparse(x) else x))
+    if x.dim() != 2 or x.size(1) < WIDE or count >= SPARSE * x.numel():
+        return to_dense(x)
+    row, col, value = _entries(x)
     stored = value != 0
-    if x.size(1) < WIDE or int(stored.sum()) >= SPARSE * x.numel():
-        return x.to_dense()
     return _from_entries(row[stored], col[stored], value[stored], x.shape)
 
 
@@ -60,6 +53,16 @@ def _from_entries(row: Tensor, col: Tensor, value: Tensor, shape: Sequence[int])
     """Of entries that are sorted by row and column."""
     index = index_dtype(max(shape), len(value))
     return csr_tensor(cumsum(torch.bincount(row, minlength=shape[0])).to(index), col.to(index), value, shape[1])
+
+
+def _entries(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, columns and values of what is stored; of a dense matrix, of what is not zero."""
+    if not is_sparse(x):
+        row, col = x.nonzero(as_tuple=True)
+        return row, col, x[row, col]
+    if x.layout == torch.sparse_coo:
+        return *x.indices(), x.values()
+    return row_of_entries(x), x.col_indices().long(), x.values()
 
 
 def row_of_entries(x: Tensor) -> Tensor:
@@ -125,10 +128,9 @@ def beside(x: Tensor, columns: Tensor) -> Tensor:
     """``x`` and, to the right of it, dense ``columns``."""
     if not is_sparse(x):
         return torch.cat([x, columns], dim=1)
-    more_row, more_col = columns.nonzero(as_tuple=True)
-    row = torch.cat([row_of_entries(x), more_row])
-    col = torch.cat([x.col_indices().long(), more_col + x.size(1)])
-    value = torch.cat([x.values(), columns[more_row, more_col]])
+    more_row, more_col, more = _entries(columns)
+    pairs = zip(_entries(x), (more_row, more_col + x.size(1), more), strict=True)
+    row, col, value = map(torch.cat, pairs)
     order = torch.argsort(row, stable=True)
     return _from_entries(row[order], col[order], value[order], (len(x), x.size(1) + columns.size(1)))
 

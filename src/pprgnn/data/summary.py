@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from pprgnn.data.dataset import GraphDataset
+from pprgnn.data.split import PARTS
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,10 @@ def summarise(dataset: GraphDataset) -> Summary:
     components, member = connected_components(pattern, directed=directed, connection="weak")
     has_labels = dataset._data.y is not None
     labelled = dataset.labelled() if has_labels else torch.zeros(nodes, dtype=torch.bool)
+    y = dataset.labels()[labelled] if has_labels else labelled.long()
+    counts = y.sum(dim=0).long() if y.dim() == 2 else torch.bincount(y, minlength=dataset.num_classes)
+    part = dataset._all("part") if "part" in dataset._data else None
+    parts = {} if part is None else {name: int((part == i).sum()) for i, name in enumerate(PARTS)}
     return Summary(
         name=dataset.facts.name,
         task=dataset.facts.task,
@@ -81,9 +86,9 @@ def summarise(dataset: GraphDataset) -> Summary:
         labelled=int(labelled.sum()),
         to_predict=int((~labelled).sum()),
         multi_label=dataset.facts.multi_label,
-        classes=_balance(dataset, labelled) if has_labels else {},
+        classes=dict(zip(dataset.facts.class_names, counts.tolist(), strict=True)) if has_labels else {},
         homophily=_homophily(dataset, source, destination, labelled) if has_labels else None,
-        parts=_parts(dataset),
+        parts=parts,
         guessed=dataset.facts.guessed,
         columns=tuple(
             dict(zip(("table", "column", "read_as", "remark"), row, strict=True)) for row in dataset.facts.columns
@@ -99,12 +104,6 @@ def _all_edges(dataset: GraphDataset) -> tuple[Tensor, Tensor]:
     starts = np.cumsum([0, *dataset.graph_sizes[:-1]])
     joined = torch.cat([data.edge_index + int(start) for data, start in zip(dataset, starts, strict=True)], dim=1)
     return joined[0], joined[1]
-
-
-def _balance(dataset: GraphDataset, labelled: Tensor) -> dict[str, int]:
-    y = dataset.labels()[labelled]
-    counts = y.sum(dim=0).long() if y.dim() == 2 else torch.bincount(y, minlength=dataset.num_classes)
-    return dict(zip(dataset.facts.class_names, counts.tolist(), strict=True))
 
 
 def _homophily(dataset: GraphDataset, source: Tensor, destination: Tensor, labelled: Tensor) -> float | None:
@@ -128,10 +127,3 @@ def _homophily(dataset: GraphDataset, source: Tensor, destination: Tensor, label
         union = (a | b).sum(dim=1)
         total += float(((a & b).sum(dim=1) / union.clamp(min=1)).sum())
     return total / len(source)
-
-
-def _parts(dataset: GraphDataset) -> dict[str, int]:
-    if "part" not in dataset._data:
-        return {}
-    part = dataset._all("part")
-    return {name: int((part == i).sum()) for i, name in enumerate(("train", "val", "test"))}

@@ -29,7 +29,7 @@ VARIABLES = dict(zip((INK, SOFT, GRID, GROUND, *SERIES), NAMES, strict=True))
 HALF, WIDE = 420, 860  # pixels
 SMALL, LARGE = 12.0, 14.0  # of text in them: at 700 pixels still more than 11
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+THEMED = re.compile("|".join(VARIABLES))
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
@@ -37,7 +37,7 @@ REFERENCE = re.compile(r"url\(#([^)]+)\)")
 def svg(name: str, says: str, size: tuple[float, float], fill: Callable[[Figure], None]) -> str:
     """What ``fill`` draws into a figure of ``size`` pixels, as SVG in the colours of the page.
 
-    ``name`` starts every id in it, lest two drawings on a page meet; ``says`` is for those who cannot see it.
+    Other names lead to other ids, lest two drawings on a page meet; ``says`` is for those who cannot see it.
     """
     written = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -47,7 +47,7 @@ def svg(name: str, says: str, size: tuple[float, float], fill: Callable[[Figure]
     ElementTree.register_namespace("xlink", XLINK)
     root = ElementTree.fromstring(NOT_XML.sub("", written.getvalue()))
     _drop_styles(root)
-    _own_ids(root, name)
+    _own_ids(root)
     for element in root.iter():
         _theme(element)
     for side in ("width", "height"):
@@ -105,20 +105,17 @@ def _drop_styles(root: ElementTree.Element) -> None:
             parent.remove(child)
 
 
-def _own_ids(root: ElementTree.Element, name: str) -> None:
-    """Keep the ids that the drawing itself uses, with its name in front."""
+def _own_ids(root: ElementTree.Element) -> None:
+    """Keep the ids that the drawing itself uses, which no other one has."""
     link = f"{{{XLINK}}}href"
-    used = {element.attrib[link][1:] for element in root.iter() if link in element.attrib}
+    used = {value[1:] for element in root.iter() for key, value in element.attrib.items() if key == link}
     for element in root.iter():
         used |= {name for value in element.attrib.values() for name in REFERENCE.findall(value)}
     for element in root.iter():
-        found = element.attrib.pop("id", None)
-        if found in used:
-            element.set("id", f"{name}-{found}")
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)
         if link in element.attrib:
-            element.set("href", f"#{name}-{element.attrib.pop(link)[1:]}")
-        if "clip-path" in element.attrib:
-            element.set("clip-path", REFERENCE.sub(rf"url(#{name}-\1)", element.attrib["clip-path"]))
+            element.set("href", element.attrib.pop(link))
 
 
 def _theme(element: ElementTree.Element) -> None:
@@ -126,9 +123,4 @@ def _theme(element: ElementTree.Element) -> None:
     if style is None:
         return
     kept = [part.strip() for part in style.split(";") if not part.strip().startswith("font-family")]
-    element.set("style", COLOUR.sub(_variable, "; ".join(kept)))
-
-
-def _variable(found: re.Match[str]) -> str:
-    colour = found[0]
-    return f"var(--{VARIABLES[colour]}, {colour})" if colour in VARIABLES else colour
+    element.set("style", THEMED.sub(lambda colour: f"var(--{VARIABLES[colour[0]]}, {colour[0]})", "; ".join(kept)))

@@ -177,7 +177,7 @@ def _mark(axes: Axes, place: Place, plot: Plot) -> None:
     colour = canvas.SOFT
     y = None if place.y is None else place.y * (100 if plot.share else 1)
     box = {"facecolor": canvas.GROUND, "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
-    style: dict[str, Any] = {"color": canvas.INK, "bbox": box, "zorder": 5, "textcoords": "offset points"}
+    style: dict[str, Any] = {"bbox": box, "zorder": 5}
     if place.x is not None and y is not None:
         axes.plot([place.x], [y], "o", color=colour, markersize=9, fillstyle="none", markeredgewidth=2, zorder=4)
     if place.x is None and y is not None:
@@ -187,7 +187,7 @@ def _mark(axes: Axes, place: Place, plot: Plot) -> None:
         low, high = axes.get_ylim()
         if place.below and not plot.is_log:
             axes.set_ylim(bottom=min(low, y - 0.13 * (high - low)))  # room for the text
-        axes.annotate(place.text, (0.01, y), xycoords=across, xytext=(0, above), va=va, ha="left", **style)
+        write_at(axes, place.text, (0.01, y), (0, above), xycoords=across, va=va, ha="left", **style)
     elif place.x is not None:
         axes.axvline(place.x, color=colour, linewidth=1.2, linestyle=DOTTED, zorder=1.5)
         low, high = axes.get_xlim()
@@ -196,9 +196,8 @@ def _mark(axes: Axes, place: Place, plot: Plot) -> None:
         upwards = axes.get_xaxis_transform()
         align = "left" if side > 0 else "right"
         height, va = (0.02, "bottom") if place.below else (0.99, "top")
-        axes.annotate(
-            place.text, (place.x, height), xycoords=upwards, xytext=(5 * side, 0), va=va, ha=align, **style
-        )
+        at, away = (place.x, height), (5 * side, 0)
+        write_at(axes, place.text, at, away, xycoords=upwards, va=va, ha=align, **style)
 
 
 # ---------------------------------------------------------------------------------------------- what others need
@@ -216,6 +215,11 @@ def draw_bars(axes: Axes, places: Sequence[float], values: Sequence[float]) -> N
     """A bar to the right in each of these rows."""
     axes.barh(places, values, height=0.62, color=canvas.BLUE, alpha=0.85, linewidth=0)
     axes.set_ylim(-0.6, places[-1] + 0.6)
+
+
+def write_at(axes: Axes, text: str, at: tuple[float, float], away: tuple[float, float], **style: Any) -> None:
+    """A text so many points away from a place."""
+    axes.annotate(text, at, xytext=away, textcoords="offset points", **{"color": canvas.INK} | style)
 
 
 def tidy(value: float) -> str:

@@ -84,10 +84,9 @@ class DatasetView:
         self.labelled = None if self.labels is None else dataset.labelled()
         self.graph = lru_cache(GRAPHS_KEPT)(dataset.__getitem__)
         self.names = lru_cache(GRAPHS_KEPT)(self._names)
-        self.readers = lru_cache(GRAPHS_KEPT)(self._readers)
-
-    def _readers(self, graph: int) -> Readers:
-        return Readers(self.graph(graph).edge_index, int(self.sizes[graph]))
+        self.readers = lru_cache(GRAPHS_KEPT)(
+            lambda graph: Readers(self.graph(graph).edge_index, int(self.sizes[graph]))
+        )
 
     def _names(self, graph: int) -> Names:
         """Of the nodes of a graph, or on graph tasks of all graphs."""

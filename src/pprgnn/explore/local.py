@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.utils import cumsum
 
 from pprgnn.core.activation import Activation
 from pprgnn.core.adjacency import Adjacency
 from pprgnn.core.backend.buffers import acquire, release
 from pprgnn.core.backend.kernel import multiply
 from pprgnn.core.backend.passes import permuted, step
-from pprgnn.core.csr import csr_tensor, ranges
+from pprgnn.core.csr import csr_tensor
 from pprgnn.core.problem import Problem, as_eps
 from pprgnn.core.recursion import Gradients, ascend, descend
 from pprgnn.core.solution import Solution, Status
-from pprgnn.data.sparse_features import take_rows, to_dense
+from pprgnn.data.sparse_features import row_of_entries, take_rows, to_dense
 from pprgnn.explore.traced import Traced, check_asker, trace
 from pprgnn.nn.network import Network
 from pprgnn.nn.ppr_conv import PPRConv
@@ -183,14 +184,11 @@ class _Around(SolvingAdjacency):
         crow, col = matrix.crow_indices(), matrix.col_indices()
         place = torch.full((graph.adj.num_nodes,), -1, dtype=col.dtype, device=col.device)
         place[inner] = torch.arange(len(inner), dtype=col.dtype, device=col.device)
-        counts = (crow[inner + 1] - crow[inner]).long()
-        entries = ranges(crow[inner].long(), counts)
-        columns = place[col[entries].long()]
+        rows = take_rows(matrix, inner)
+        columns = place[rows.col_indices().long()]
         kept = columns >= 0
-        row = torch.arange(len(inner), device=col.device).repeat_interleave(counts)[kept]
-        starts = torch.zeros(len(inner) + 1, dtype=crow.dtype, device=crow.device)
-        torch.cumsum(torch.bincount(row, minlength=len(inner)), 0, out=starts[1:])
-        Adjacency.__init__(self, starts, columns[kept], matrix.values()[entries[kept]])
+        counts = torch.bincount(row_of_entries(rows)[kept], minlength=len(inner))
+        Adjacency.__init__(self, cumsum(counts).to(crow.dtype), columns[kept], rows.values()[kept])
         self._matrix_t = self.matrix if symmetric else None
         self.nodes: Any = slice(None)
         self.graph, self.inner = graph, inner

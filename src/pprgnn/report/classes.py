@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pprgnn.drawing import canvas
-from pprgnn.drawing.plot import draw_bars, name_rows
+from pprgnn.drawing.plot import draw_bars, name_rows, write_at
 from pprgnn.report.measured.results import ClassScores, FeatureShares
 from pprgnn.report.shown import Shown, Table, drawn, having
 from pprgnn.report.subject import Subject
@@ -70,16 +70,9 @@ def _f1_bars(figure: Figure, found: ClassScores, chosen: Sequence[int], many: bo
     axes.set_xlim(0, 100)
     for height, value, i in zip(heights, values, chosen, strict=True):
         inside = value > 88
-        axes.annotate(
-            f"{value:.0f}" if known(found.f1[i]) else "–",
-            (value, height),
-            xytext=(-4 if inside else 4, -0.5),
-            textcoords="offset points",
-            ha="right" if inside else "left",
-            va="center",
-            fontsize=canvas.SMALL - 1,
-            color=canvas.GROUND if inside else canvas.INK,
-        )
+        text, away = f"{value:.0f}" if known(found.f1[i]) else "–", (-4 if inside else 4, -0.5)
+        style = {"ha": "right", "color": canvas.GROUND} if inside else {"ha": "left"}
+        write_at(axes, text, (value, height), away, va="center", fontsize=canvas.SMALL - 1, **style)
 
 
 # ------------------------------------------------------------------------------------------------------- confusion

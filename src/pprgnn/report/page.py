@@ -1,4 +1,4 @@
-"""Where a page comes from: settings, machine, commit, data, and the commands that make it again."""
+"""The pages as HTML: all sections of a report and where it comes from, and the page of all results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
-    from markupsafe import Markup
 
     from pprgnn.experiments.store import Store
 
@@ -240,6 +239,7 @@ def fill(template: str, **values: Any) -> str:
 
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
 
     made = Environment(
         loader=PackageLoader("pprgnn.report", "template"),
@@ -248,15 +248,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["coded"] = _coded
+    # What stands between backticks is code; the rest is escaped like all text.
+    made.filters["coded"] = lambda text: Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
     return made
-
-
-def _coded(text: str) -> Markup:
-    """Text with what stands between backticks as code; the rest is escaped like all text."""
-    from markupsafe import Markup, escape
-
-    return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def _part(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pprgnn.drawing import canvas
-from pprgnn.drawing.plot import MARKS, add_legend, name_rows
+from pprgnn.drawing.plot import MARKS, add_legend, name_rows, write_at
 from pprgnn.report.measured.results import Missing
 from pprgnn.report.shown import Shown, Table, drawn
 from pprgnn.report.subject import Subject
@@ -275,16 +275,9 @@ def _dots(figure: Figure, rows: Sequence[Score], metric: str) -> None:
         size = 11 if row.kind == "ours" else 8
         bar = None if row.spread is None else 100 * row.spread
         axes.errorbar(100 * row.value, place, xerr=bar, markersize=size, capsize=3, elinewidth=1.4, **look)
-        axes.annotate(
-            f"{100 * row.value:.1f}",
-            (100 * row.value, place),
-            xytext=(0, 8),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=canvas.LARGE - 2 if wide else canvas.SMALL - 1,
-            color=canvas.INK if row.kind == "ours" else canvas.SOFT,
-        )
+        style = {"fontsize": canvas.LARGE - 2 if wide else canvas.SMALL - 1, "ha": "center", "va": "bottom"}
+        colour = canvas.INK if row.kind == "ours" else canvas.SOFT
+        write_at(axes, f"{100 * row.value:.1f}", (100 * row.value, place), (0, 8), color=colour, **style)
     names = [cut(row.name, 36 if wide else 24) for row in rows]
     name_rows(axes, range(len(rows)), names, f"test {metric}, percent")
     for name, row in zip(axes.get_yticklabels(), rows, strict=True):
@@ -332,8 +325,8 @@ def _strip(figure: Figure, subject: Subject, parts: Sequence[str]) -> None:
             at = place + 0.32
             style = {"color": canvas.INK, "marker": "|", "markersize": 14, "capsize": 4, "elinewidth": 1.6}
             axes.errorbar(100 * mean, at, xerr=100 * std, zorder=4, **style)  # type: ignore[arg-type]
-            text = {"textcoords": "offset points", "ha": "center", "va": "bottom", "color": canvas.INK}
-            axes.annotate(f"{100 * mean:.1f} ± {100 * std:.1f}", (100 * mean, at), xytext=(0, 7), **text)  # type: ignore[arg-type]
+            text = f"{100 * mean:.1f} ± {100 * std:.1f}"
+            write_at(axes, text, (100 * mean, at), (0, 7), ha="center", va="bottom")
     names = [PARTS[part] for part in parts]
     name_rows(axes, range(len(parts)), names, f"{subject.metric}, percent")
     axes.set_ylim(-0.5, len(parts) - 0.2)

@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from unittest import SkipTest
 
 import torch
 from torch import Tensor
@@ -16,10 +15,11 @@ from torch.func import functional_call
 from torch.nn import Module
 from torch.nn.parameter import UninitializedParameter
 
-from pprgnn.testing.trial import Graph, Trial, disturb, go_back, having, need_parameters, set_seed, side_by_side
+from pprgnn.testing.trial import Graph, Trial, disturb, go_back, having, need, set_seed, side_by_side
 
 STEP = 1e-5  # of the finite differences: large against the tolerance of a solver, small against a kink of ReLU
 CLOSE = 1e-3
+NO_GRADIENT = "no gradient reaches the features"
 
 
 def lazy_channels(trial: Trial) -> None:
@@ -70,8 +70,7 @@ def cached(trial: Trial) -> None:
 def message_hooks(trial: Trial) -> None:
     """A hook on the messages is called, as PyG promises, and changes nothing by looking at them."""
     conv, graph, calls = trial.conv(), trial.graph(), list[str]()
-    if not hasattr(conv, "register_message_forward_hook"):
-        raise SkipTest("the layer is no MessagePassing")
+    need(hasattr(conv, "register_message_forward_hook"), "the layer is no MessagePassing")
     expected = trial.run(conv, graph)
     conv.register_message_forward_hook(lambda *_: calls.append("called"))
     trial.same(trial.run(conv, graph), expected, "A hook on the messages changes the values.")
@@ -81,8 +80,7 @@ def message_hooks(trial: Trial) -> None:
 def reset_parameters(trial: Trial) -> None:
     """reset_parameters draws every parameter anew, all finite, and forgets what was cached."""
     conv, other, graph = trial.conv(), trial.conv(), trial.graph()
-    if not hasattr(conv, "reset_parameters"):
-        raise SkipTest("the layer has no reset_parameters")
+    need(hasattr(conv, "reset_parameters"), "the layer has no reset_parameters")
     disturb(other)
     for layer in (conv, other):
         set_seed(2)
@@ -111,7 +109,7 @@ def text(trial: Trial) -> None:
 def state_dict(trial: Trial) -> None:
     """The state dict carries everything learned to a fresh layer, also after a pass."""
     conv, graph = trial.conv(), trial.graph()
-    need_parameters(conv)
+    need(list(conv.parameters()), "the layer has no parameters")
     for moment in ("before", "after"):
         fresh = trial.conv(seed=2)
         fresh.load_state_dict(conv.state_dict())
@@ -181,8 +179,7 @@ def local_gradient(trial: Trial) -> None:
     graph = side_by_side(here, there)
     x = graph.x.clone().requires_grad_()
     out = trial.run(conv, replace(graph, x=x))
-    if not out.requires_grad:
-        raise SkipTest("no gradient reaches the features")
+    need(out.requires_grad, NO_GRADIENT)
     (leaked,) = torch.autograd.grad(out[: here.num_nodes].square().sum(), x)
     leak = float(leaked[here.num_nodes :].abs().max())
     assert leak == 0, f"Features of another component get a gradient of up to {leak:.1e}."
@@ -195,8 +192,7 @@ def in_place_activation(trial: Trial) -> None:
     for relu in (torch.relu, torch.relu_):
         x = graph.x.clone().requires_grad_()
         out = trial.run(conv, replace(graph, x=x))
-        if not out.requires_grad:
-            raise SkipTest("no gradient reaches the features")
+        need(out.requires_grad, NO_GRADIENT)
         gradients.append(torch.autograd.grad(relu(out).square().sum(), x)[0])
     trial.same(gradients[1], gradients[0], "An activation in place behind the layer changes the gradient.")
 
@@ -210,8 +206,7 @@ def gradient_penalty(trial: Trial) -> None:
         out = trial.run(conv, replace(graph, x=x.requires_grad_()))
         loss = out.square().sum()
         (slope,) = torch.autograd.grad(loss, x, create_graph=differentiable, allow_unused=True)
-        if slope is None:
-            raise SkipTest("no gradient reaches the features")
+        need(slope is not None, NO_GRADIENT)
         return slope.square().sum()
 
     x = graph.x.clone()
@@ -231,7 +226,7 @@ def gradient_penalty(trial: Trial) -> None:
 def wrong_columns(trial: Trial) -> None:
     """Features with too many columns are refused by an error that names a number of columns."""
     conv, graph = trial.conv(), trial.graph()
-    need_parameters(conv)
+    need(list(conv.parameters()), "the layer has no parameters")
     wide = replace(graph, x=torch.cat([graph.x, graph.x], dim=1))
     message = _refusal(trial, conv, wide, "features with too many columns")
     _must_name(message, str(trial.in_channels), str(2 * trial.in_channels))
@@ -286,8 +281,7 @@ def _check_changes(trial: Trial, writable: Callable[[Tensor], Tensor], how: str)
 def _caching(trial: Trial) -> Any:
     conv = trial.conv()
     parts = having(conv, "cached", bool)
-    if not parts:
-        raise SkipTest("the layer has no cached")
+    need(parts, "the layer has no cached")
     for part in parts:
         part.cached = True
     return conv

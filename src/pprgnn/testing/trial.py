@@ -144,8 +144,7 @@ class Trial:
 
     def need_weight(self) -> None:
         """Skip the check when the layer knows no edge weights."""
-        if not self.takes_weight:
-            raise SkipTest("forward takes no edge_weight")
+        need(self.takes_weight, "forward takes no edge_weight")
 
     def same(self, actual: Tensor, expected: Tensor, sentence: str, tol: float | None = None) -> None:
         """Fail with the sentence unless both agree, relative to the largest value."""
@@ -182,7 +181,7 @@ def go_back(out: Tensor) -> None:
         torch.autograd.backward(out.square().sum())
 
 
-def need_parameters(conv: Module) -> None:
-    """Skip the check when there is nothing to learn."""
-    if not any(True for _ in conv.parameters()):
-        raise SkipTest("the layer has no parameters")
+def need(there: object, otherwise: str) -> None:
+    """Skip the check when what it looks at is not there."""
+    if not there:
+        raise SkipTest(otherwise)

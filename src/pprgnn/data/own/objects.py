@@ -51,7 +51,8 @@ def from_networkx(
     """
     if graph.number_of_nodes() == 0:
         raise DataError("The networkx graph has no nodes; expected at least one.")
-    write = int if all(_fits_int64(node) for node in graph) else str
+    whole = all(isinstance(node, Integral) and not isinstance(node, bool) for node in graph)
+    write = int if whole and all(-(2**63) <= int(node) < 2**63 for node in graph) else str
     rows = list(graph.nodes.values())
     keys = dict.fromkeys(key for row in rows for key in row)
     nodes: dict[str, Any] = {str(key): [row.get(key) for row in rows] for key in keys}
@@ -98,10 +99,6 @@ def from_graphml(path: Path | str, *, name: str | None = None, **named: Any) -> 
     return from_networkx(graph, name=name or path.stem, **named)
 
 
-def _fits_int64(node: object) -> bool:
-    return isinstance(node, Integral) and not isinstance(node, bool) and -(2**63) <= int(node) < 2**63
-
-
 def _table(columns: Mapping[str, Any], origin: str) -> Table:
     arrays = {}
     for name, values in columns.items():
@@ -132,15 +129,21 @@ def from_scipy(
         raise DataError(f"A SciPy adjacency matrix must hold real numbers, but holds {csr.dtype}; convert it.")
     csr.sum_duplicates()
     csr.eliminate_zeros()  # a stored zero is no edge
-    coo = csr.tocoo()
-    data = Data(edge_index=torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64)), num_nodes=csr.shape[0])
-    if (coo.data != 1).any():
-        data.edge_weight = torch.from_numpy(coo.data.astype(np.float32))
+    data = _edges_of(csr, name)
     if x is not None:
         data.x = _features(x, f"{name}: x")
     if y is not None:
         data.y = _tensor(y, f"{name}: y")
     return from_pyg(data, name=name, class_names=class_names)
+
+
+def _edges_of(matrix: Any, what: str) -> Data:
+    """The entries of a SciPy matrix, with their values unless all are 1."""
+    coo = matrix.tocoo()
+    data = Data(edge_index=torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64)), num_nodes=coo.shape[0])
+    if (coo.data != 1).any():
+        data.edge_weight = _tensor(coo.data, what).float()
+    return data
 
 
 def _tensor(values: Any, what: str) -> Tensor:
@@ -332,20 +335,17 @@ def from_npz(path: Path | str, *, name: str | None = None, directed: bool = Fals
 
 def _npz_graph(file: Any, path: Path) -> tuple[Data, tuple[str, ...] | None]:
     x: Any = _matrix(file, "attr_") if "attr_indptr" in file.files else _array(file, NPZ_FEATURES)
-    y, class_names, data = _array(file, NPZ_LABELS), None, Data()
+    y, class_names = _array(file, NPZ_LABELS), None
     if y is not None and y.dtype.kind == "U":
         names, y = np.unique(y, return_inverse=True)
         class_names = tuple(names.tolist())
     if "adj_indptr" in file.files:
-        coo = _matrix(file, "adj_").tocoo()
-        pairs, data.num_nodes = np.stack([coo.row, coo.col]), coo.shape[0]
-        if (coo.data != 1).any():
-            data.edge_weight = _tensor(coo.data, f"{path}: adj_data")
+        data = _edges_of(_matrix(file, "adj_"), f"{path}: adj_data")
     else:
         pairs = _npz_pairs(file, path)
         named = int(pairs.max()) + 1 if pairs.size else 0
-        data.num_nodes = next((each.shape[0] for each in (x, y) if each is not None and each.ndim), named)
-    data.edge_index = torch.from_numpy(pairs.astype(np.int64))
+        num_nodes = next((each.shape[0] for each in (x, y) if each is not None and each.ndim), named)
+        data = Data(edge_index=torch.from_numpy(pairs.astype(np.int64)), num_nodes=num_nodes)
     if x is not None:
         data.x = _features(x, f"{path}: x")
     if y is not None:

@@ -195,15 +195,12 @@ def learn_reading(text: pa.ChunkedArray, style: Style, comma_first: bool = False
         units = way.units(words)
         if len(units) > 1:  # dollars beside euros are not comparable
             return None, ""
-        way = replace(way, unit="".join(units), thousands=_used(way.thousands, words))
+        # The mark between thousands, if there is one; it would be no help to name another.
+        used = pc.any(pc.match_substring_regex(words, rf"\d{re.escape(way.thousands)}\d{{3}}")).as_py()
+        way = replace(way, unit="".join(units), thousands=way.thousands if used else "")
         rivals = (i for i, each in enumerate(ways) if scores[i] == scores[best] and not each.date)
         other = next((i for i in rivals if not np.array_equal(results[i][0], numbers, equal_nan=True)), None)
     return way, "" if other is None else _doubt(words, numbers, ways[best], results[other][0], ways[other])
-
-
-def _used(mark: str, words: pa.ChunkedArray) -> str:
-    """The mark between thousands, if there is one; it would be no help to name another."""
-    return mark if pc.any(pc.match_substring_regex(words, rf"\d{re.escape(mark)}\d{{3}}")).as_py() else ""
 
 
 def _doubt(words: pa.ChunkedArray, numbers: Numbers, way: Reading, rival: Numbers, other: Reading) -> str:

@@ -9,7 +9,7 @@ export class ApiError extends Error {
 
 // A node that does not exist is no fault of the page: with its status in the body, the console stays empty.
 const HEADERS = { Accept: "application/json", Prefer: "status-in-body" };
-export const GONE = "The explorer was stopped; start it again with `pprgnn explore RUN`.";
+const GONE = "The explorer was stopped; start it again with `pprgnn explore RUN`.";
 
 async function get(path, parameters, signal) {
   const query = new URLSearchParams();
@@ -44,17 +44,9 @@ export const fetchFeatures = ({ run, graph, node, decision }) =>
 const KEPT = 30;
 const kept = new Map();
 
-export async function explain(view, limit, signal) {
+export async function explain({ run, graph, node, name, target, all }, limit, signal) {
   shown = signal;
-  const parameters = {
-    run: view.run,
-    graph: view.graph,
-    node: view.node,
-    name: view.name,
-    target: view.target,
-    all: view.all,
-    limit,
-  };
+  const parameters = { run, graph, node, name, target, all, limit };
   const key = JSON.stringify(parameters);
   const known = kept.get(key);
   const answer = known ?? (await get("explain", parameters, signal));

@@ -1,6 +1,6 @@
 // Probabilities as bars, influence by hops as bars, and the prediction forming over the depth as lines.
 
-import { className, count, html, many, percent, svg } from "./dom.js";
+import { className, count, html, many, numberCell, percent, svg, table } from "./dom.js";
 
 const ROWS = 7; // more classes are folded away
 const HOP_ROWS = 11;
@@ -17,7 +17,7 @@ export function probabilityBars(answer, classes, slotOf) {
   const final = answer.by_depth.at(-1).probabilities;
   const rows = answer.classes.map((each, i) => {
     const fillPart = bar(`slot-${slotOf(each)}`, final[i]);
-    const value = html("td", { class: "number" }, percent(final[i]));
+    const value = numberCell(percent(final[i]));
     const end = html("span", { class: "end" });
     end.style.left = `${100 * final[i]}%`;
     const name = className(classes[each]);
@@ -30,26 +30,12 @@ export function probabilityBars(answer, classes, slotOf) {
     );
     return { row, fillPart, value };
   });
-  const table = (part) =>
-    html(
-      "table",
-      { class: "bars", "aria-label": "Probability of each class" },
-      html("tbody", {}, ...part.map(({ row }) => row)),
-    );
+  const bars = (part) =>
+    table({ class: "bars", "aria-label": "Probability of each class" }, [], part.map(({ row }) => row));
   const more = rows.length - ROWS;
-  const element = html(
-    "div",
-    {},
-    table(rows.slice(0, ROWS)),
-    more > 0
-      ? html(
-          "details",
-          {},
-          html("summary", {}, `${many(more, "more class").replace(/classs$/, "classes")}`),
-          table(rows.slice(ROWS)),
-        )
-      : null,
-  );
+  const words = many(more, "more class").replace(/classs$/, "classes");
+  const folded = more > 0 ? html("details", {}, html("summary", {}, words), bars(rows.slice(ROWS))) : null;
+  const element = html("div", {}, bars(rows.slice(0, ROWS)), folded);
   const show = (index) =>
     answer.by_depth[index].probabilities.forEach((value, i) => {
       rows[i].fillPart.style.width = `${(100 * value).toFixed(2)}%`;
@@ -64,19 +50,12 @@ export const longestHop = (answer) =>
   Math.max(0, answer.unreachable?.share ?? 0, ...foldedHops(answer).map(({ share }) => share));
 
 function foldedHops({ hops }) {
-  if (hops.length <= HOP_ROWS) return hops.map((each) => ({ ...each, name: `${each.hop}` }));
-  const rest = hops.slice(HOP_ROWS - 1).reduce(
-    (sum, { share, signed, nodes }) => ({
-      share: sum.share + share,
-      signed: sum.signed + signed,
-      nodes: sum.nodes + nodes,
-    }),
-    { share: 0, signed: 0, nodes: 0 },
-  );
-  return [
-    ...hops.slice(0, HOP_ROWS - 1).map((each) => ({ ...each, name: `${each.hop}` })),
-    { ...rest, name: `${hops[HOP_ROWS - 1].hop}–${hops.at(-1).hop}`, hop: hops[HOP_ROWS - 1].hop },
-  ];
+  const named = hops.map((each) => ({ ...each, name: `${each.hop}` }));
+  if (hops.length <= HOP_ROWS) return named;
+  const rest = named.splice(HOP_ROWS - 1);
+  const sum = (key) => rest.reduce((total, each) => total + each[key], 0);
+  const name = `${rest[0].hop}–${rest.at(-1).hop}`;
+  return [...named, { hop: rest[0].hop, name, share: sum("share"), signed: sum("signed"), nodes: sum("nodes") }];
 }
 
 export function hopBars(answer, longest) {
@@ -100,31 +79,19 @@ export function hopBars(answer, longest) {
           html("span", { class: "sr" }, words),
         ),
       ),
-      html("td", { class: "number" }, percent(share)),
-      html("td", { class: "number muted" }, count(nodes)),
+      numberCell(percent(share)),
+      numberCell(count(nodes), "muted"),
     );
   });
-  return html(
-    "table",
-    { class: "bars hops", "aria-label": "Share of the influence by distance" },
-    html(
-      "thead",
-      {},
-      html(
-        "tr",
-        {},
-        ["Hops", "", "Share", "Nodes"].map((text, i) =>
-          i === 1 ? html("td") : html("th", { scope: "col", class: i > 1 ? "number" : null }, text),
-        ),
-      ),
-    ),
-    html("tbody", {}, body),
-  );
+  const heads = [["Hops"], [""], ["Share", "number"], ["Nodes", "number"]];
+  return table({ class: "bars hops", "aria-label": "Share of the influence by distance" }, heads, body);
 }
 
 // ------------------------------------------------------------------------------------------------------ depths
 const MARGIN = { left: 46, right: 14, top: 10, bottom: 36 };
 const HEIGHT = 168;
+const TICK = { class: "tick", "text-anchor": "middle" };
+const label = (x, y, text, more = TICK) => svg("text", { x, y, ...more }, text);
 
 /** {element, show(place)}: lines over the places of the slider; a click chooses the nearest place. */
 export function depthCurve(answer, { depths, slotOf, classes, choose }) {
@@ -152,30 +119,17 @@ export function depthCurve(answer, { depths, slotOf, classes, choose }) {
         "g",
         { class: "grid" },
         svg("line", { x1: MARGIN.left, x2: wide - MARGIN.right, y1: y(value), y2: y(value) }),
-        svg("text", { x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end" }, `${100 * value} %`),
+        label(MARGIN.left - 6, y(value) + 4, `${100 * value} %`, { "text-anchor": "end" }),
       ),
     );
     const step = Math.max(1, Math.ceil((26 * depths.length) / Math.max(1, wide - MARGIN.left - MARGIN.right)));
     const last = depths.length - 1;
     const ticks = depths.map((depth, place) =>
       place === last || (place % step === 0 && last - place >= step)
-        ? svg(
-            "text",
-            {
-              class: "tick",
-              x: x(place),
-              y: HEIGHT - MARGIN.bottom + 16,
-              "text-anchor": "middle",
-            },
-            place === last ? "∞" : depth,
-          )
+        ? label(x(place), HEIGHT - MARGIN.bottom + 16, place === last ? "∞" : depth)
         : null,
     );
-    const title = svg(
-      "text",
-      { class: "tick", x: (MARGIN.left + wide - MARGIN.right) / 2, y: HEIGHT - 4, "text-anchor": "middle" },
-      "depth",
-    );
+    const title = label((MARGIN.left + wide - MARGIN.right) / 2, HEIGHT - 4, "depth");
     const lines = answer.classes
       .map((each, i) => {
         const steps = values.map((row, k) => [x(places[k]), y(row[i])]);

@@ -11,7 +11,6 @@ const PICTURES = {
     for: "#0b5cab",
     against: "#c2520a",
     outline: "#56606d",
-    focus: "#111418",
   },
   dark: {
     ground: "#1a1e24",
@@ -23,14 +22,13 @@ const PICTURES = {
     for: "#6db3ff",
     against: "#ff9f55",
     outline: "#aeb8c4",
-    focus: "#ffffff",
   },
 };
 const KEY = "pprgnn-theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let printing = false;
 
-export function isDark() {
+function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return !printing && (chosen ? chosen === "dark" : dark.matches);
 }

@@ -1,6 +1,6 @@
 // What two panes have in common: depths, colours of classes, the scale of bars; and how one becomes two.
 
-import { html } from "./dom.js";
+import { button, html } from "./dom.js";
 import { longestHop } from "./charts.js";
 import { runName } from "./page.js";
 import { other } from "./state.js";
@@ -31,9 +31,7 @@ export function paneButtons(state, which, { runs, compared, go, togglePin }) {
   if (compared) {
     const close = () => go({ ...state, main: state[other(which)], pinned: null });
     const label = "Close this side";
-    return [
-      html("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: close }, "×"),
-    ];
+    return [button({ class: "icon", "aria-label": label, title: label, onclick: close }, "×")];
   }
   const others = runs.filter((run) => String(run.index) !== String(state.main.run));
   const beside = (event) => go({ ...state, pinned: { ...state.main, run: Number(event.target.value) } });
@@ -47,10 +45,7 @@ export function paneButtons(state, which, { runs, compared, go, togglePin }) {
   const title = pinned
     ? "Choose another node: both are shown side by side"
     : "Keep this one, to compare it with the next";
-  const pin = html(
-    "button",
-    { type: "button", class: "pin", "aria-pressed": String(pinned), title, onclick: togglePin },
-    pinned ? "Pinned" : "Pin",
-  );
+  const words = pinned ? "Pinned" : "Pin";
+  const pin = button({ class: "pin", "aria-pressed": String(pinned), title, onclick: togglePin }, words);
   return others.length ? [choice, pin] : [pin];
 }

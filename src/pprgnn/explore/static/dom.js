@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function fill(element, attributes, children) {
+export function fill(element, attributes, children = []) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
@@ -15,6 +15,29 @@ function fill(element, attributes, children) {
 export const html = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
 export const svg = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS(SVG, tag), attributes, children);
+export const button = (attributes, ...children) => html("button", { type: "button", ...attributes }, ...children);
+/** Heads are [text, class]; without any, the table has no head. */
+export const table = (attributes, heads, rows) => {
+  const head = ([text, kind]) => (text ? html("th", { scope: "col", class: kind }, text) : html("td"));
+  return html(
+    "table",
+    attributes,
+    heads.length ? html("thead", {}, html("tr", {}, heads.map(head))) : null,
+    html("tbody", {}, rows),
+  );
+};
+export const numberCell = (text, kind) => html("td", { class: kind ? `number ${kind}` : "number" }, text);
+/** What a click on a link does, unless it asks for a new tab or window, as with all links. */
+export const follow = (act) => (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  act();
+};
+const measuring = document.createElement("canvas").getContext("2d");
+export function textWidth(text, weight = 400) {
+  measuring.font = `${weight} 12px system-ui, sans-serif`;
+  return measuring.measureText(text).width;
+}
 export const byId = (id) => document.getElementById(id);
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 

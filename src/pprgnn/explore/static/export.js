@@ -1,18 +1,12 @@
 // The picture as a file: what is on the screen, with its title above and its legend below.
 
 import { picture } from "./colours.js";
-import { svg } from "./dom.js";
+import { fill, svg } from "./dom.js";
 import { legendPicture } from "./legend.js";
 import { ownPlace } from "./charts.js";
 import { depthWords, placeName } from "./words.js";
 
 const SPACE = 16;
-const measuring = document.createElement("canvas").getContext("2d");
-
-function measure(text) {
-  measuring.font = "12px system-ui, sans-serif";
-  return measuring.measureText(text).width;
-}
 
 /** The drawing alone: links, targets for fingers and what only the screen needs are left out. */
 function still(drawing) {
@@ -34,7 +28,7 @@ function still(drawing) {
 }
 
 /** One SVG of all panes, side by side: {element, width, height}. */
-export function composed(panes, title) {
+function composed(panes, title) {
   const colours = picture();
   const whole = svg("svg", { xmlns: "http://www.w3.org/2000/svg", "font-family": "system-ui, sans-serif" });
   whole.append(svg("title", {}, title), svg("rect", { width: "100%", height: "100%", fill: colours.ground }));
@@ -42,15 +36,8 @@ export function composed(panes, title) {
   for (const { graph, answer, run, words } of panes) {
     const size = graph.size();
     const drawing = still(graph.svg);
-    for (const [key, value] of Object.entries({
-      x,
-      y: SPACE + 26,
-      width: size.width,
-      height: size.height,
-      overflow: "hidden",
-    }))
-      drawing.setAttribute(key, value);
-    const under = legendPicture(answer, run, size.width, measure);
+    fill(drawing, { x, y: SPACE + 26, width: size.width, height: size.height, overflow: "hidden" });
+    const under = legendPicture(answer, run, size.width);
     under.element.setAttribute("transform", `translate(${x},${SPACE + 26 + size.height + 10})`);
     whole.append(
       svg("text", { x, y: SPACE + 12, "font-size": 14, "font-weight": 600, fill: colours.ink }, words),
@@ -60,8 +47,7 @@ export function composed(panes, title) {
     x += size.width + SPACE;
     height = Math.max(height, SPACE + 26 + size.height + 10 + under.height + SPACE);
   }
-  for (const [key, value] of Object.entries({ width: x, height, viewBox: `0 0 ${x} ${height}` }))
-    whole.setAttribute(key, value);
+  fill(whole, { width: x, height, viewBox: `0 0 ${x} ${height}` });
   return { element: whole, width: x, height };
 }
 
@@ -117,12 +103,6 @@ export function drawings(panes, place) {
     };
   });
   const names = panes.map(({ answer, run }) => `${run.data}-${answer.node === null ? answer.graph : answer.name}`);
-  return [
-    list,
-    document.title,
-    names
-      .join("-and-")
-      .replace(/[^\w.-]+/g, "_")
-      .slice(0, 80),
-  ];
+  const name = names.join("-and-").replace(/[^\w.-]+/g, "_");
+  return [list, document.title, name.slice(0, 80)];
 }

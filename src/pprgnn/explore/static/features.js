@@ -1,7 +1,7 @@
 // The features of a decision. They are asked for by a button, since they take longer than the picture.
 
 import { fetchFeatures } from "./api.js";
-import { html, percent, signed } from "./dom.js";
+import { button, html, numberCell, percent, signed, table } from "./dom.js";
 
 const short = (value) => String(Number(value.toPrecision(4)));
 
@@ -13,31 +13,15 @@ function told(found, ofNode) {
       "tr",
       {},
       html("th", { scope: "row", class: "name", title: each.name }, each.name),
-      html("td", { class: "number" }, short(each.value)),
-      html("td", { class: `number ${each.contribution > 0 ? "pro" : "contra"}` }, signed(each.contribution)),
-      ofNode ? html("td", { class: "number" }, signed(each.own)) : null,
+      numberCell(short(each.value)),
+      numberCell(signed(each.contribution), each.contribution > 0 ? "pro" : "contra"),
+      ofNode ? numberCell(signed(each.own)) : null,
     );
   const heads = [["Feature"], [ofNode ? "Value" : "Mean", "number"], ["Adds", "number"]];
   if (ofNode) heads.push(["Here", "number"]);
+  const label = { class: "list", "aria-label": "Features that mattered most" };
   return [
-    html(
-      "div",
-      { class: "wide" },
-      html(
-        "table",
-        { class: "list", "aria-label": "Features that mattered most" },
-        html(
-          "thead",
-          {},
-          html(
-            "tr",
-            {},
-            heads.map(([text, kind]) => html("th", { scope: "col", class: kind }, text)),
-          ),
-        ),
-        html("tbody", {}, found.features.map(row)),
-      ),
-    ),
+    html("div", { class: "wide" }, table(label, heads, found.features.map(row))),
     html(
       "p",
       { class: "muted" },
@@ -50,24 +34,17 @@ function told(found, ofNode) {
 /** A button, and in its place what it asked for. */
 export function featurePanel(answer) {
   const holder = html("div", { "aria-live": "polite" });
-  const button = html(
-    "button",
-    {
-      type: "button",
-      class: "more",
-      onclick: async () => {
-        button.disabled = true;
-        button.textContent = "Adding up …";
-        try {
-          holder.replaceChildren(...told(await fetchFeatures(answer), answer.node !== null));
-        } catch (error) {
-          if (error.name === "AbortError") return; // another view takes its place
-          holder.replaceChildren(html("p", { class: "note" }, error.message));
-        }
-      },
-    },
-    "Which features decided (takes longer)",
-  );
-  holder.append(button);
+  const ask = async () => {
+    asking.disabled = true;
+    asking.textContent = "Adding up …";
+    try {
+      holder.replaceChildren(...told(await fetchFeatures(answer), answer.node !== null));
+    } catch (error) {
+      if (error.name === "AbortError") return; // another view takes its place
+      holder.replaceChildren(html("p", { class: "note" }, error.message));
+    }
+  };
+  const asking = button({ class: "more", onclick: ask }, "Which features decided (takes longer)");
+  holder.append(asking);
   return [html("h3", {}, "Features"), holder];
 }

@@ -1,7 +1,7 @@
 // The neighbourhood as SVG: every node is a link that a mouse, a finger, a keyboard or a screen reader can follow.
 
 import { influence, picture } from "./colours.js";
-import { html, many, nodeTitle, reducedMotion, svg } from "./dom.js";
+import { button, follow, html, many, nodeTitle, reducedMotion, svg } from "./dom.js";
 import { drawLabels } from "./labels.js";
 import { largestShare, layout } from "./layout.js";
 import { DIRECTIONS, showTip, towards } from "./pointing.js";
@@ -32,14 +32,14 @@ export class Graph {
     });
     this.svg = svg("svg", { class: "graph", role: "group" }, this.backdrop, this.world, this.labels);
     this.tip = html("div", { class: "tip", "aria-hidden": "true", hidden: true });
-    const button = (label, text, act) =>
-      html("button", { type: "button", class: "icon", "aria-label": label, title: label, onclick: act }, text);
+    const tool = (label, text, act) =>
+      button({ class: "icon", "aria-label": label, title: label, onclick: act }, text);
     this.buttons = html(
       "div",
       { class: "zoom", role: "group", "aria-label": "Zoom" },
-      button("Zoom in", "+", () => this.zoomBy(1.35)),
-      button("Zoom out", "−", () => this.zoomBy(1 / 1.35)),
-      button("Show all", "⤢", () => this.fit(true)),
+      tool("Zoom in", "+", () => this.zoomBy(1.35)),
+      tool("Zoom out", "−", () => this.zoomBy(1 / 1.35)),
+      tool("Show all", "⤢", () => this.fit(true)),
     );
     this.element = html("div", { class: "picture" }, this.svg, this.buttons, this.tip);
     this.transform = zoomIdentity;
@@ -150,11 +150,8 @@ export class Graph {
       if (link.matches(":focus-visible")) this.point(point);
     });
     link.addEventListener("blur", () => this.hideTip());
-    link.addEventListener("click", (event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return; // as links do: a new tab or window
-      event.preventDefault();
-      if (!graphs && point.place !== 0) this.visit(point);
-    });
+    const visit = () => !graphs && point.place !== 0 && this.visit(point);
+    link.addEventListener("click", follow(visit));
     select(link).call(
       drag()
         .container(this.world)

@@ -1,7 +1,7 @@
 // Words in the picture: they keep their size when the picture is zoomed, and never lie on each other.
 
 import { picture } from "./colours.js";
-import { many, nodeName, shorten, svg } from "./dom.js";
+import { many, nodeName, shorten, svg, textWidth } from "./dom.js";
 
 const SIZE = 12;
 const HEIGHT = SIZE + 4;
@@ -10,16 +10,14 @@ const ANGLES = Array.from({ length: 24 }, (_, i) => Math.ceil(i / 2)).map((step,
   -Math.PI / 2 + ((i % 2 ? 1 : -1) * step * Math.PI) / 12,
   step,
 ]);
-const measuring = document.createElement("canvas").getContext("2d");
-
-function width(text, bold) {
-  measuring.font = `${bold ? 600 : 400} ${SIZE}px system-ui, sans-serif`;
-  return measuring.measureText(text).width + 4;
-}
+const width = (text, bold) => textWidth(text, bold ? 600 : 400) + 4;
 
 const overlap = (one, other) =>
   one.left < other.right && one.right > other.left && one.top < other.bottom && one.bottom > other.top;
 const box = (x, y, wide, high) => ({ left: x, right: x + wide, top: y, bottom: y + high });
+const fits = (place, taken, wide, high) =>
+  place.left >= 2 && place.top >= 2 && place.right <= wide - 2 && place.bottom <= high - 2 &&
+  !taken.some((other) => overlap(place, other));
 
 /** Draw what fits: rings' names first, then nodes by the size of their share. */
 export function drawLabels(
@@ -80,14 +78,7 @@ function ringLabels(rings, shown, transform, taken, wide, high) {
         const x = transform.applyX(far * Math.cos(angle)) - size / 2;
         const y = transform.applyY(far * Math.sin(angle)) - HEIGHT / 2;
         const place = box(x, y, size, HEIGHT);
-        if (
-          x < 2 ||
-          y < 2 ||
-          x + size > wide - 2 ||
-          y + HEIGHT > high - 2 ||
-          taken.some((other) => overlap(place, other))
-        )
-          continue;
+        if (!fits(place, taken, wide, high)) continue;
         const cost =
           20 * shown.filter((node) => overlap(place, node.box)).length + turned + (12 * Math.abs(away)) / HEIGHT;
         if (best === null || cost < best.cost) best = { cost, text, x, y, ring: true, place };
@@ -118,11 +109,7 @@ function nodeLabels(central, named, shown, taken, wide, high) {
       [x + r + 3, y - HEIGHT / 2],
       [x - r - size - 3, y - HEIGHT / 2],
     ];
-    const free = around.filter(([left, top]) => {
-      const place = box(left, top, size, HEIGHT);
-      const inside = left >= 2 && top >= 2 && left + size <= wide - 2 && top + HEIGHT <= high - 2;
-      return inside && !taken.some((other) => overlap(place, other));
-    });
+    const free = around.filter(([left, top]) => fits(box(left, top, size, HEIGHT), taken, wide, high));
     const covers = ([left, top]) =>
       shown.some((node) => node.point !== point && overlap(box(left, top, size, HEIGHT), node.box));
     // The asked one always has its name, on top of others if need be.

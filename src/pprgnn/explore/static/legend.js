@@ -1,7 +1,7 @@
 // What colours, sizes and shapes mean: beside the picture, and below it in an exported file.
 
 import { influence, picture } from "./colours.js";
-import { className, html, shorten, svg } from "./dom.js";
+import { className, html, shorten, svg, textWidth } from "./dom.js";
 
 const SHARES = [-1, -0.4, -0.1, 0, 0.1, 0.4, 1];
 const SIZE = 14;
@@ -59,12 +59,12 @@ export const legend = (answer, run) =>
   );
 
 /** The same as SVG, in lines no wider than `width`: {element, height}. */
-export function legendPicture(answer, run, width, measure) {
+export function legendPicture(answer, run, width) {
   const group = svg("g", { "font-size": 12, "font-family": "system-ui, sans-serif", fill: picture().muted });
   let [x, y] = [0, 0];
   for (const { before, width: drawn, draw, text } of entries(answer, run)) {
-    const first = before ? measure(before) + 6 : 0;
-    const whole = first + drawn + 6 + measure(text);
+    const first = before ? textWidth(before) + 6 : 0;
+    const whole = first + drawn + 6 + textWidth(text);
     if (x > 0 && x + whole > width) [x, y] = [0, y + 22];
     if (before) group.append(svg("text", { x, y: y + 12 }, before));
     group.append(

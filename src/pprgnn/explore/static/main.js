@@ -4,7 +4,7 @@ import { ApiError, explain, fetchRuns } from "./api.js";
 import { ownPlace } from "./charts.js";
 import { watchTheme } from "./colours.js";
 import { inCommon, paneButtons } from "./compare.js";
-import { byId, html, large } from "./dom.js";
+import { button, byId, large } from "./dom.js";
 import { drawings, savePng, saveSvg } from "./export.js";
 import { makeKeys } from "./keys.js";
 import { announce, makeMenu, offerGraphs, offerRuns, showHead, showProblems, showSuggestions } from "./page.js";
@@ -119,13 +119,10 @@ function togglePin() {
 }
 
 function fail(pane, error) {
-  const start = html(
-    "button",
-    { type: "button", onclick: () => (runs.length ? go(startView()) : location.assign("/")) },
-    "Go to the start view",
-  );
-  const again = html("button", { type: "button", onclick: () => show(state) }, "Try again");
-  const back = html("button", { type: "button", onclick: () => history.back() }, "Back");
+  const leave = () => (runs.length ? go(startView()) : location.assign("/"));
+  const start = button({ onclick: leave }, "Go to the start view");
+  const again = button({ onclick: () => show(state) }, "Try again");
+  const back = button({ onclick: () => history.back() }, "Back");
   pane.fail(error.message, ...(error.status === 0 ? [again] : history.length > 1 ? [back, start] : [start]));
 }
 
@@ -167,15 +164,12 @@ function fromAddress() {
 }
 
 async function copyLink() {
-  const button = byId("copy");
-  const done = await navigator.clipboard.writeText(location.href).then(
-    () => true,
-    () => false,
-  );
-  button.textContent = done ? "Copied" : "Copy it from the address bar";
-  announce(button.textContent);
+  const copy = byId("copy");
+  const copied = navigator.clipboard.writeText(location.href);
+  copy.textContent = await copied.then(() => "Copied", () => "Copy it from the address bar");
+  announce(copy.textContent);
   setTimeout(() => {
-    button.textContent = "Copy link";
+    copy.textContent = "Copy link";
   }, 2000);
 }
 

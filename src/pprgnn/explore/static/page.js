@@ -1,6 +1,6 @@
 // What surrounds the panes: the head, suggestions, menus, the banner and the help.
 
-import { byId, count, html, nodeName, shorten } from "./dom.js";
+import { button, byId, count, follow, html, nodeName, shorten } from "./dom.js";
 
 const PERCENTAGES = /accuracy|f1|auc/i;
 
@@ -60,30 +60,19 @@ function showGraphChoice(run, graph) {
 export function showSuggestions(suggestions, address, visit) {
   const nav = byId("suggestions");
   nav.hidden = suggestions.length === 0;
-  const chips = suggestions.map((each) =>
-    html(
-      "li",
-      {},
-      html(
-        "a",
-        {
-          href: address(each),
-          title: each.why,
-          "data-graph": each.graph,
-          "data-node": each.node,
-          onclick: (event) => {
-            if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-            event.preventDefault();
-            visit(each);
-          },
-        },
-        html("strong", {}, each.node === null ? `graph ${each.graph}` : shorten(nodeName(each.name), 24)),
-        " ",
-        html("span", {}, each.why.split(":")[0]),
-        html("span", { class: "sr" }, each.why.includes(":") ? `: ${each.why.split(":").slice(1).join(":")}` : ""),
-      ),
-    ),
-  );
+  const chips = suggestions.map((each) => {
+    const [kind, ...rest] = each.why.split(":");
+    const link = {
+      href: address(each),
+      title: each.why,
+      "data-graph": each.graph,
+      "data-node": each.node,
+      onclick: follow(() => visit(each)),
+    };
+    const place = each.node === null ? `graph ${each.graph}` : shorten(nodeName(each.name), 24);
+    const words = html("span", { class: "sr" }, rest.length ? `: ${rest.join(":")}` : "");
+    return html("li", {}, html("a", link, html("strong", {}, place), " ", html("span", {}, kind), words));
+  });
   nav.replaceChildren(
     html("span", { class: "muted", id: "suggestions-title" }, "Worth a look"),
     html("ul", { "aria-labelledby": "suggestions-title" }, chips),
@@ -110,31 +99,14 @@ export function showProblems(problems) {
   const banner = byId("banner");
   banner.hidden = problems.length === 0;
   if (!problems.length) return;
-  const words =
-    problems.length === 1 ? "One run could not be opened." : `${problems.length} runs could not be opened.`;
+  const which = problems.length === 1 ? "One run" : `${problems.length} runs`;
+  const list = html("ul", {}, problems.map((text) => html("li", {}, text)));
+  const close = () => {
+    banner.hidden = true;
+  };
   banner.replaceChildren(
-    html(
-      "div",
-      {},
-      html("strong", {}, words),
-      html(
-        "ul",
-        {},
-        problems.map((text) => html("li", {}, text)),
-      ),
-    ),
-    html(
-      "button",
-      {
-        type: "button",
-        class: "icon",
-        "aria-label": "Close this message",
-        onclick: () => {
-          banner.hidden = true;
-        },
-      },
-      "×",
-    ),
+    html("div", {}, html("strong", {}, `${which} could not be opened.`), list),
+    button({ class: "icon", "aria-label": "Close this message", onclick: close }, "×"),
   );
 }
 

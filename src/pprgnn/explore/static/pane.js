@@ -9,6 +9,7 @@ import { decisionPanel, nodeTable } from "./panels.js";
 import { placeTitle, radiusWords, saidAt } from "./words.js";
 
 const SECTIONS = ["decision", "probabilities", "forming", "distances", "influential", "features"];
+const FIXED_DEPTH = "has a fixed depth: there is no shorter network inside it to look at.";
 let numbers = 0;
 
 export class Pane {
@@ -68,12 +69,7 @@ export class Pane {
     forming.hidden = !slides && !compared;
     forming.replaceChildren(
       html("h3", {}, "The prediction forming"),
-      this.curve?.element ??
-        html(
-          "p",
-          { class: "muted" },
-          `${run.title} has a fixed depth: there is no shorter network inside it to look at.`,
-        ),
+      this.curve?.element ?? html("p", { class: "muted" }, `${run.title} ${FIXED_DEPTH}`),
     );
     distances.hidden = answer.node === null;
     distances.replaceChildren(

@@ -1,6 +1,6 @@
 // The decision, and the picture as a table.
 
-import { className, html, many, percent, signed } from "./dom.js";
+import { button, className, follow, html, many, numberCell, percent, signed, table } from "./dom.js";
 import { MARKS, classList, placeName, verdict } from "./words.js";
 
 const LABELS = 5; // of several labels; more are counted
@@ -14,23 +14,13 @@ function classes(names, other, several) {
   if (!several) return names.length ? className(names[0]) : "none";
   if (!names.length) return "no label";
   const order = other ? [...names].sort((one, two) => other.includes(two) - other.includes(one)) : names;
-  const items = order
-    .slice(0, LABELS)
-    .map((name) =>
-      html(
-        "li",
-        { title: className(name) },
-        other?.includes(name) ? html("span", { class: "mark right" }, "✓ ") : null,
-        className(name),
-      ),
-    );
+  const items = order.slice(0, LABELS).map((name) => {
+    const shared = other?.includes(name) ? html("span", { class: "mark right" }, "✓ ") : null;
+    return html("li", { title: className(name) }, shared, className(name));
+  });
   const more = names.length - LABELS;
-  return html(
-    "ul",
-    { class: "labels" },
-    items,
-    more > 0 ? html("li", { class: "muted" }, `and ${many(more, "more label")}`) : null,
-  );
+  if (more > 0) items.push(html("li", { class: "muted" }, `and ${many(more, "more label")}`));
+  return html("ul", { class: "labels" }, items);
 }
 
 function judged({ predicted, truth }, several) {
@@ -53,40 +43,39 @@ export function decisionPanel(answer, run, id, { explainClass, followAll }) {
       html("option", { value: each, selected: each === decision.target }, className(run.classes[each])),
     ),
   );
-  const term = (value, words = "") => html("span", { class: "term" }, `${signed(value)}${words}`);
+  const term = (words) => html("span", { class: "term" }, words);
   const rest = Math.abs(decision.rest) > 1e-3 * Math.max(1e-9, Math.abs(decision.score));
-  const known = truth !== null;
+  const judgement =
+    truth === null
+      ? [html("span", { class: "muted" }, "not known")]
+      : [classes(truth, several ? predicted : null, several), " ", judged(decision, several)];
+  const fact = (name, attributes, ...told) => [html("dt", {}, name), html("dd", attributes, ...told)];
   return [
     html("h3", {}, "Decision"),
     html(
       "dl",
       { class: "facts" },
-      html("dt", {}, "Predicted"),
-      html("dd", { class: "predicted" }, classes(predicted, several ? truth : null, several)),
-      html("dt", {}, "True"),
-      html(
-        "dd",
-        {},
-        known
-          ? [classes(truth, several ? predicted : null, several), " ", judged(decision, several)]
-          : html("span", { class: "muted" }, "not known"),
+      fact("Predicted", { class: "predicted" }, classes(predicted, several ? truth : null, several)),
+      fact("True", {}, ...judgement),
+      fact(
+        html("label", { for: id }, "Explained"),
+        { class: "explained" },
+        choice,
+        term(percent(decision.probability)),
       ),
-      html("dt", {}, html("label", { for: id }, "Explained")),
-      html("dd", { class: "explained" }, choice, html("span", { class: "term" }, percent(decision.probability))),
-      html("dt", {}, "Score"),
-      html(
-        "dd",
+      fact(
+        "Score",
         {},
-        term(decision.score),
+        term(signed(decision.score)),
         " = ",
-        term(decision.inputs, " inputs"),
+        term(`${signed(decision.inputs)} inputs`),
         " ",
-        term(decision.biases, " biases"),
-        rest ? [" ", term(decision.rest, exact ? " norms, curvature" : " not explained")] : null,
+        term(`${signed(decision.biases)} biases`),
+        ...(rest ? [" ", term(`${signed(decision.rest)} ${exact ? "norms, curvature" : "not explained"}`)] : []),
       ),
     ),
     exact ? null : html("p", { class: "note" }, leftOut),
-    partial ? html("button", { type: "button", onclick: followAll }, "Follow all nodes (takes longer)") : null,
+    partial ? button({ onclick: followAll }, "Follow all nodes (takes longer)") : null,
   ].filter(Boolean);
 }
 
@@ -98,89 +87,43 @@ export function nodeTable(answer, { address, visit }) {
     .filter(({ share }) => share !== 0)
     .sort((one, other) => Math.abs(other.share) - Math.abs(one.share));
   if (!order.length) return html("p", { class: "muted" }, "No node has any influence: only the biases decide.");
-  const follow = (node) => (event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    visit(node);
-  };
-  const row = (each) => {
+  const nodeName = (each) => {
     const name = html("span", { title: each.name }, each.name);
+    if (!hops || each.place === 0) return name;
+    return html("a", { href: address(each), onclick: follow(() => visit(each)) }, name);
+  };
+  const prediction = (each) => {
     const predicted = each.predicted ?? [];
     const kind = verdict(predicted, each.truth);
-    return html(
+    const title = `${classList(predicted, 9)}${kind ? `; ${kind}: ${classList(each.truth, 9)}` : ""}`;
+    const attributes = kind && { class: `mark ${kind.split(" ")[0]}`, role: "img", "aria-label": kind };
+    const words = predicted.length > 1 ? many(predicted.length, "label") : classList(predicted);
+    return html("td", { class: "class", title }, kind ? html("span", attributes, `${MARKS[kind]} `) : null, words);
+  };
+  const row = (each) =>
+    html(
       "tr",
       {},
-      html(
-        "th",
-        { scope: "row", class: "name" },
-        hops && each.place !== 0 ? html("a", { href: address(each), onclick: follow(each) }, name) : name,
-      ),
-      hops ? html("td", { class: "number" }, each.hop ?? "–") : null,
-      html("td", { class: `number ${each.share > 0 ? "pro" : "contra"}` }, percent(each.share)),
-      html("td", { class: "number" }, signed(each.contribution)),
-      hops
-        ? html(
-            "td",
-            {
-              class: "class",
-              title: `${classList(predicted, 9)}${kind ? `; ${kind}: ${classList(each.truth, 9)}` : ""}`,
-            },
-            kind
-              ? html(
-                  "span",
-                  { class: `mark ${kind.split(" ")[0]}`, role: "img", "aria-label": kind },
-                  `${MARKS[kind]} `,
-                )
-              : null,
-            predicted.length > 1 ? many(predicted.length, "label") : classList(predicted),
-          )
-        : null,
+      html("th", { scope: "row", class: "name" }, nodeName(each)),
+      hops ? numberCell(each.hop ?? "–") : null,
+      numberCell(percent(each.share), each.share > 0 ? "pro" : "contra"),
+      numberCell(signed(each.contribution)),
+      hops ? prediction(each) : null,
     );
-  };
-  const heads = [
-    ["Node", null],
-    hops ? ["Hops", "number"] : null,
-    ["Share", "number"],
-    ["Adds", "number"],
-    hops ? ["Predicted", "class"] : null,
-  ].filter(Boolean);
-  const body = html("tbody", {}, order.slice(0, ROWS).map(row));
-  const left = order.length - ROWS;
-  const more =
-    left <= 0
-      ? null
-      : html(
-          "button",
-          {
-            type: "button",
-            class: "more",
-            onclick: (event) => {
-              body.append(...order.slice(ROWS).map(row));
-              event.target.remove();
-            },
-          },
-          `Show ${many(left, "more node")}`,
-        );
-  return html(
-    "div",
-    { class: "wide" },
-    html(
-      "table",
-      {
-        class: hops ? "list of-nodes" : "list",
-        "aria-label": `Nodes with the largest influence on ${placeName(answer)}`,
-      },
-      html(
-        "thead",
-        {},
-        html(
-          "tr",
-          {},
-          heads.map(([text, kind]) => html("th", { scope: "col", class: kind }, text)),
-        ),
-      ),
-      body,
-    ),
-    more,
+  const heads = [["Node"], ["Hops", "number"], ["Share", "number"], ["Adds", "number"], ["Predicted", "class"]];
+  const list = table(
+    {
+      class: hops ? "list of-nodes" : "list",
+      "aria-label": `Nodes with the largest influence on ${placeName(answer)}`,
+    },
+    heads.filter(([text]) => hops || !["Hops", "Predicted"].includes(text)),
+    order.slice(0, ROWS).map(row),
   );
+  const showAll = (event) => {
+    list.tBodies[0].append(...order.slice(ROWS).map(row));
+    event.target.remove();
+  };
+  const left = order.length - ROWS;
+  const more = left > 0 ? button({ class: "more", onclick: showAll }, `Show ${many(left, "more node")}`) : null;
+  return html("div", { class: "wide" }, list, more);
 }

@@ -43,7 +43,7 @@ export function writeAddress({ main, pinned, depth }) {
 /** Numbers and strings count as the same: one comes from the server, the other from the address. */
 const same = (one, other) =>
   (one ?? null) === (other ?? null) || (one != null && other != null && String(one) === String(other));
-export const samePlace = (one, other) =>
+const samePlace = (one, other) =>
   same(one.graph, other.graph) && same(one.node, other.node) && same(one.name, other.name);
 export const sameView = (one, other) =>
   samePlace(one, other) && same(one.run, other.run) && same(one.target, other.target);

@@ -1,4 +1,4 @@
-"""How well each class is found: precision, recall, F1, and what is taken for what."""
+"""All that is measured on a run, in order; here: scores by class, scores to compare with, features that decide."""
 
 from __future__ import annotations
 

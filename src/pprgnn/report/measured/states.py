@@ -1,7 +1,8 @@
-"""From how far away decisions come, beside what follows from the graph alone for other systems."""
+"""From how far away decisions come and how alike states become, beside what follows from the graph alone."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -106,19 +107,12 @@ def _by_hop(influence: Tensor, distance: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------- from the graph alone
-def _ignn() -> list[float]:
-    factors = [1.0]
-    while factors[-1] > FADED:
-        factors.append(RATE * factors[-1])
-    return factors
-
-
 # Without weights, each of these is Σ of factor · Ãⁱ.
 WEIGHTLESS: dict[str, list[float]] = {
     "GCN, 2 layers": [0.0] * 2 + [1.0],
     "GCN, 8 layers": [0.0] * 8 + [1.0],
     "APPNP (α = 0.1, 10 steps)": [0.1 * 0.9**i for i in range(10)] + [0.9**10],
-    "IGNN (fixed point, rate 0.9)": _ignn(),
+    "IGNN (fixed point, rate 0.9)": [RATE**i for i in range(math.ceil(math.log(FADED, RATE)) + 1)],
 }
 
 
