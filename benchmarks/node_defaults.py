@@ -2,21 +2,26 @@
 
 Every system with its default settings (and `--set`, for those that read it), on the same random splits: 60/20/20
 (many labels), or 20 nodes of each class for training and 500 for validation (few). Columns are standardised as
-those of a user's tables are. Settings are to be compared by `val`; `test` is for the end.
+those of a user's tables are. Settings are to be compared by `val`; `test` is for the end. With defaults alone, what
+is found goes to results/node-defaults.json and .md, beside what is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from benchmarks import machine
+from benchmarks.report import table
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.own.objects import from_pyg
 from pprgnn.data.registry import load
@@ -141,7 +146,9 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], dest="changes", metavar="KEY=VALUE")
     parser.add_argument("--plain", action="store_true", help="columns as they are")
     parser.add_argument("--columns", type=int, default=0, help="so many of the fullest columns; 0: all")
+    parser.add_argument("--output", type=Path, default=Path("results/node-defaults"))
     options = parser.parse_args()
+    usual = not (options.changes or options.plain or options.columns)
     print(f"{options.labels} labels, {options.seeds} seeds, {' '.join(options.changes) or 'defaults'}", flush=True)
     for name in options.sets.split(","):
         for system in options.systems.split(","):
@@ -150,6 +157,39 @@ def main() -> None:
             val, test = (f"{mean:5.1f} ± {std:3.1f}" for mean, std in (found["val"], found["test"]))
             seconds = f"{found['seconds']:.0f} s a run"
             print(f"{name:20} {system:8} val {val}  test {test}  {found['metric']}, {seconds}", flush=True)
+            if usual:
+                row = {"labels": options.labels, "set": name, "system": system, "seeds": options.seeds, **found}
+                keep({**row, **machine.commit(), "date": machine.now()}, options.output)
+
+
+def keep(row: dict[str, Any], output: Path) -> None:
+    """Put a line into the file, in the place of an older one of the same, and write the page."""
+    path, same = output.with_suffix(".json"), ("labels", "set", "system")
+    rows = json.loads(path.read_text()) if path.is_file() else []
+    rows = [each for each in rows if any(each[key] != row[key] for key in same)] + [row]
+    path.write_text(json.dumps(rows, indent=1) + "\n")
+    output.with_suffix(".md").write_text(markdown(rows))
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The page: a row for each set, a column for each system."""
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    found = {(row["labels"], row["set"], row["system"]): row for row in rows}
+    lines = []
+    for labels, name in sorted({key[:2] for key in found}):
+        cells = [found.get((labels, name, system)) for system in systems]
+        [metric] = {cell["metric"] for cell in cells if cell}
+        shown = [f"{c['test'][0]:.1f} ± {c['test'][1]:.1f} ({c['seeds']})" if c else "-" for c in cells]
+        lines.append([name, labels, metric, *shown])
+    commits = ", ".join(sorted({f"`{row['commit'][:12]}`" for row in rows}))
+    return (
+        "# Defaults for labels of nodes\n\n`python -m benchmarks.node_defaults --labels few` and `--labels many` at "
+        f"commit {commits}.\nPercent of the test part, mean ± standard deviation (seeds, each with a split of its own), "
+        "every system with its\ndefaults, columns standardised. *few*: 20 training nodes of each class, 500 validate. "
+        "*many*: 60/20/20. *photo*,\n*photo-small* and *numbers* are generated.\n\n"
+        + table(["set", "labels", "metric", *systems], lines)
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The measurement behind the defaults for labels of nodes."""
 
 import torch
-from benchmarks.node_defaults import measure, photo_like, random_split
+from benchmarks.node_defaults import keep, measure, photo_like, random_split
 
 from pprgnn.data.own.objects import from_pyg
 
@@ -22,3 +22,13 @@ def test_scores_are_percent_of_validation_and_test():
         mean, std = found[part]
         assert 0 < mean < 100
         assert std >= 0
+
+
+def test_a_newer_line_takes_the_place_of_an_older_one(tmp_path):
+    line = {"labels": "few", "set": "cora", "seeds": 5, "metric": "accuracy", "val": [1.0, 0.0], "commit": "c" * 40}
+    for system, score in (("gcn", 70.0), ("appnp", 80.0), ("gcn", 75.0)):
+        keep({**line, "system": system, "test": [score, 1.5]}, tmp_path / "found")
+    page = (tmp_path / "found.md").read_text()
+    assert "75.0 ± 1.5 (5)" in page
+    assert "80.0 ± 1.5 (5)" in page
+    assert "70.0" not in page
