@@ -25,7 +25,7 @@ def test_scores_are_percent_of_validation_and_test():
 
 
 def test_a_newer_line_takes_the_place_of_an_older_one(tmp_path):
-    line = {"labels": "few", "set": "cora", "seeds": 5, "metric": "accuracy", "val": [1.0, 0.0], "commit": "c" * 40}
+    line = {"labels": "few", "set": "cora", "seeds": 5, "metric": "accuracy", "commit": "c" * 40}
     for system, score in (("gcn", 70.0), ("appnp", 80.0), ("gcn", 75.0)):
         keep({**line, "system": system, "test": [score, 1.5]}, tmp_path / "found")
     page = (tmp_path / "found.md").read_text()
