@@ -50,6 +50,7 @@ bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.epochs
 	@$(BIN)/python -m benchmarks.quality
 	@$(BIN)/python -m benchmarks.ignn
+	@$(BIN)/python -m benchmarks.kernel
 	@$(BIN)/python -m benchmarks.levels
 	@$(BIN)/python -m benchmarks.compile
 	@$(BIN)/python -m benchmarks.distributed
