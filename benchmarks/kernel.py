@@ -62,7 +62,7 @@ def main(given: list[str] | None = None) -> None:
                 fused, plain = (statistics.median(each[1:]) for each in times.values())
                 what = "forward and backward" if backward else "forward"
                 shown = f"{1e3 * fused:.0f}", f"{1e3 * plain:.0f}", f"{plain / fused:.1f}×"
-                rows.append([activation, channels, what, *shown])
+                rows.append([activation, str(channels), what, *shown])
                 found.append({"activation": activation, "channels": channels, "backward": backward, **times})
     os.environ["PPRGNN_KERNEL"] = before
     facts = {"command": "python -m benchmarks.kernel", **machine.commit(), "date": machine.now()}
