@@ -185,8 +185,8 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return (
         "# Defaults for labels of nodes\n\n`python -m benchmarks.node_defaults --labels few` and `--labels many` "
         f"at commit {commits}.\nPercent of the test part, mean ± standard deviation (seeds, each with a split of "
-        "its own), every system\nwith its defaults, columns standardised. *few*: 20 nodes of each class train, 500 "
-        "validate. *many*: 60/20/20.\n*photo*, *photo-small* and *numbers* are generated.\n\n"
+        "its own), every system\nwith its defaults, columns standardised. *few*: 20 nodes of each class train, "
+        "500 validate. *many*: 60/20/20.\n*photo*, *photo-small* and *numbers* are generated.\n\n"
         + table(["set", "labels", "metric", *systems], lines)
         + "\n"
     )
