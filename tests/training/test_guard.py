@@ -66,6 +66,23 @@ def broken(dataset, config, spoil, after: int):
 
 
 @pytest.mark.parametrize("make", [one_graph, several_graphs], ids=["shared", "own validation"])
+def test_divergence_may_end_a_training_with_its_best_epoch(make, tmp_path):
+    def spoil(network):
+        network.convs[0].weight.data.fill_(1e30)
+
+    spoiler, dataset, config = broken(make(), quick("epochs=9"), spoil, after=4)
+    options = {"dataset": dataset, "split": divided(dataset), "listener": spoiler, "folder": tmp_path / "run"}
+    found = train(config, **options, accept_divergence=True)
+    assert found.summary["finished"]
+    assert found.summary["best_epoch"] <= found.summary["epochs"] <= 6
+    assert any("layer convs.0" in text for text in found.summary["warnings"])
+    kept = Model.load(found.run.model_path)
+    assert all(bool(torch.isfinite(each).all()) for each in kept.network.parameters())
+    scores = found.summary["scores"]["val"]
+    assert scores[found.summary["metric"]] == pytest.approx(found.summary["best"], abs=1e-6)
+
+
+@pytest.mark.parametrize("make", [one_graph, several_graphs], ids=["shared", "own validation"])
 def test_the_layer_that_overflows_is_named(make):
     def spoil(network):
         network.convs[1].weight.data.fill_(1e30)

@@ -38,10 +38,11 @@ STATUS = Path("/proc/self/status")
 def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
     """The line for the results file; ``None`` if it was stopped, and then the same call goes on with it.
 
-    A training that cannot go on (its loss overflows, its memory does not suffice) is a result, too: its line has
-    an ``error``. The line of the cell's twin, if it has one, is under ``also``. A line with ``missing`` (data or
-    a package are not there) or ``broken`` (a mistake in the code) is none and not to be kept. What a training
-    wrote stays until :func:`forget`: its line may get lost on its way.
+    A training that diverges has the score of its best epoch before that, if validation saw one. One that cannot go
+    on for other reasons (its memory does not suffice) is a result, too: its line has an ``error``. The line of the
+    cell's twin, if it has one, is under ``also``. A line with ``missing`` (data or a package are not there) or
+    ``broken`` (a mistake in the code) is none and not to be kept. What a training wrote stays until :func:`forget`:
+    its line may get lost on its way.
 
     Args:
         cell: What to run.
@@ -112,9 +113,9 @@ def _trained(config: Config, folder: Path, command: str) -> Run:
         raise DataError(str(error)) from error
     run = _left_behind(folder)
     if run is None:
-        train(config, folder=folder, command=command)
+        train(config, folder=folder, command=command, accept_divergence=True)
     elif not run.finished:
-        resume(folder)
+        resume(folder, accept_divergence=True)
     return Run.open(folder)
 
 

@@ -21,6 +21,7 @@ class BaseTraining:
     """One run: from a config and its data to a model and a summary."""
 
     model: Model
+    accept_divergence = False  # ends with the best epoch so far and a warning, where there is one; else: an error
 
     def __init__(
         self, config: Config, dataset: GraphDataset, split: Split, run: Run | None, listener: Listener | None

@@ -149,7 +149,11 @@ class Training(BaseTraining):
                     with collected_warnings(self.listener.warned, seen):
                         record = self._epoch()
                 except TrainingError as error:
-                    raise self._rescued(error) from error
+                    if not self.accept_divergence or progress.best is None:
+                        raise self._rescued(error) from error
+                    progress.warned, progress.unscored = sorted({*seen, str(error)}), None
+                    self.listener.warned(str(error))
+                    return self._conclude(True)
                 progress.warned = sorted(seen)
                 record.seconds = time.perf_counter() - started
                 progress.seconds += record.seconds

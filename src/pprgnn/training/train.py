@@ -61,6 +61,7 @@ def train(
     listener: Listener | None = None,
     command: str = "",
     team: Team | None = None,
+    accept_divergence: bool = False,
 ) -> Trained:
     """Train; with a folder, all of it is kept there.
 
@@ -73,6 +74,8 @@ def train(
         command: What started it, for the record.
         team: The processes that train together; each of them calls this. The first one keeps the
             run and returns the whole model.
+        accept_divergence: A training whose loss explodes ends with its best epoch so far and a warning, as early
+            stopping would; without a validated epoch, or by default, with an error.
     """
     own, team = dataset, team or Team.alone()
     with team.main_first():
@@ -83,6 +86,7 @@ def train(
     with locked(folder) if folder is not None and team.is_main else nullcontext():
         if folder is not None and team.is_main:
             run = training.run = Run.create(folder, config, split, own=own, command=command)
+        training.accept_divergence = accept_divergence
         summary = training.fit()
     return Trained(training.model, summary, run)
 
@@ -103,6 +107,7 @@ def resume(
     changes: Sequence[str] = (),
     listener: Listener | None = None,
     team: Team | None = None,
+    accept_divergence: bool = False,
 ) -> Trained:
     """Go on with a run that was stopped or killed; it ends as if it had not been.
 
@@ -123,6 +128,7 @@ def resume(
             config = run.config
             dataset = load_data(config)
         training = _training(config, dataset, run.split, run=kept, listener=listener, team=team)
+        training.accept_divergence = accept_divergence
         return Trained(training.model, training.fit(resume=True), kept)
 
 
