@@ -41,8 +41,8 @@ def run_cell(cell: Cell, folder: Path, threads: int = 0) -> Line | None:
     A training that diverges has the score of its best epoch before that, if validation saw one. One that cannot go
     on for other reasons (its memory does not suffice) is a result, too: its line has an ``error``. The line of the
     cell's twin, if it has one, is under ``also``. A line with ``missing`` (data or a package are not there) or
-    ``broken`` (a mistake in the code) is none and not to be kept. What a training wrote stays until :func:`forget`:
-    its line may get lost on its way.
+    ``broken`` (a mistake in the code) is none and not to be kept. What a training wrote stays until
+    :func:`forget`: its line may get lost on its way.
 
     Args:
         cell: What to run.
