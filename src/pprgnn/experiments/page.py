@@ -33,7 +33,8 @@ SECTIONS: dict[str, Callable[[Results, Pictures], list[str]]] = {
 IN_SHORT = """# Results
 
 Where our model wins, ties and loses against the strongest other system of each column, in percent (ours / the
-other), under the honest protocol. {about} *not complete*: cells of ours, or of every other system, are missing.
+other), under the honest protocol. {about} *so far*: some of the other
+systems are missing. *not complete*: cells of ours, or of every other system, are missing.
 """
 INTRODUCTION = """What this library and the systems it is compared with achieve on the tables and figures of the
 paper, and on some more. This page is made of the files `NAME.jsonl` in `{folder}`, a line per training, and of the

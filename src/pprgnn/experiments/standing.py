@@ -25,6 +25,7 @@ ABOUT = (
     "*wins*, *loses*: against the strongest other system under equal conditions, by a paired test over splits "
     f"(p < {LEVEL:g}; folds share training data, which the test takes into account); *ties*: otherwise."
 )
+SO_FAR = {"wins": "ahead so far", "ties": "level so far", "loses": "behind so far"}  # while systems are missing
 NOT_EQUAL = (PLAIN, "as published")  # variants with settings of their own
 
 
@@ -123,9 +124,10 @@ def in_short(all_results: Sequence[Results]) -> str:
     for results in all_results:
         if not results.experiment.compared:
             continue
-        found: dict[str, list[str]] = {"wins": [], "ties": [], "loses": [], "not complete": []}
+        found: dict[str, list[str]] = {word: [] for word in (*SO_FAR, *SO_FAR.values(), "not complete")}
         for name, ours in _columns(results).items():
-            found["not complete" if ours is None else ours.word].append(f"{name} ({ours.text})" if ours else name)
+            word = "not complete" if ours is None else SO_FAR[ours.word] if ours.missing else ours.word
+            found[word].append(f"{name} ({ours.text})" if ours else name)
         words = {word: columns for word, columns in found.items() if columns}
         text = "; ".join(f"*{word}*: {', '.join(columns)}" for word, columns in words.items())
         lines.append(f"- **{results.experiment.title}**: {text if results.lines else 'not run'}.")
@@ -137,7 +139,8 @@ def _columns(results: Results) -> dict[str, Standing | None]:
     honest = [group for group in results.groups if group.protocol == "honest" and group.variant not in NOT_EQUAL]
     found = {}
     compared = [group for group in honest if group.system != OURS]
-    for data, place in dict.fromkeys((group.data, group.place) for group in compared):
+    columns = dict.fromkeys((group.data, group.place) for group in compared)
+    for data, place in sorted(columns, key=lambda column: list(json.loads(column[1]).values())):
         at = json.loads(place)
         if len(results.data) > 1 or not at:
             words = [data, *(f"{name} {value}" for name, value in at.items())]
