@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from pprgnn.core.solution import ConvergenceWarning
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.training import label_input
 from pprgnn.training.errors import TrainingError
@@ -157,6 +158,22 @@ def test_a_label_is_in_no_hop_where_it_is_scored():
     differs = [not torch.equal(x, other) for x, other in zip(before, after, strict=True)]
     assert not differs[own]
     assert any(differs)
+
+
+def test_where_more_hops_are_needed_than_max_depth_the_recursion_runs_and_warns():
+    training = trainer(one_graph(40, channels=0), *KEPT, "max_depth=40")
+    assert all(batch.edges is None for batch in training.folds)
+    training.network.conv.log_eps.data.fill_(-6.0)  # now the certificate asks for hundreds
+    batches = list(training.folds)
+    assert all(batch.edges is not None for batch in batches)
+    with pytest.warns(ConvergenceWarning, match="max_depth"):
+        training.network.encode(batches[0].x, batches[0].edges)
+
+
+def test_a_weak_recursion_needs_no_hop():
+    training = trainer(one_graph(40, channels=0), *KEPT)
+    training.network.conv.weight.data.fill_(-30.0)
+    assert training.network.hops_needed(training.batches.adj) == 0
 
 
 @pytest.mark.parametrize("settings", [("activation=tanh",), ("eps=0.2",)])

@@ -216,7 +216,10 @@ class LabelNet(_TaskNet):
         torch.nn.init.zeros_(self.out.bias)
 
     def hops_needed(self, adj: Adjacency) -> int | None:
-        """How many hops the state is made of at the present ε and w; ``None``: it is no power series."""
+        """How many hops the state is made of at the present ε and w.
+
+        ``None``: it is no power series, or of more than ``max_depth``, which the recursion warns about.
+        """
         conv = self.conv
         phi = conv.activation.name
         # Where no entry is negative, no state is.
@@ -227,7 +230,7 @@ class LabelNet(_TaskNet):
             return conv.depth_rule.k
         eps = torch.as_tensor(conv.eps).item()
         bounds = StepBounds(conv.strength.item() * adj.norm_bound, eps, 1.0)
-        return bounds.depth(conv.tol, conv.max_depth) or conv.max_depth
+        return bounds.depth(conv.tol, conv.max_depth)
 
     def encode(self, x: Tensor | None, edge_index: Any, edge_weight: Tensor | None = None) -> Tensor:
         """From labels and edges; or, with ``None`` for the edges, from hops of shape (rows, hops, in_channels)."""

@@ -1,8 +1,8 @@
 """Training labels as input: a network reads what is known about the nodes around, and no node reads its own label.
 
 A label that is input while it is scored would be its own answer. So the training nodes are drawn into folds, anew
-in each epoch; each fold is scored in a step of its own, in which its labels are hidden and those of all other
-training nodes are shown. Labels of other parts are never input.
+in each epoch (once, where hops are kept); each fold is scored in a step of its own, in which its labels are hidden
+and those of all other training nodes are shown. Labels of other parts are never input.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class HopBatches:
     """The same batches in every epoch, for a network whose state is a sum of hops: these are computed once.
 
     While ε and w are learned, the network may need more hops than are kept; then all are computed again. Where
-    they would take too much memory, the batches are what they were, and the network runs its recursion.
+    they would take too much memory, or more than ``max_depth``, the batches are what they were, and the network
+    runs its recursion.
 
     Args:
         network: Says how many hops it needs.
@@ -121,10 +122,9 @@ class HopBatches:
         """Each batch, with as many hops as the network needs when it is its turn."""
         for number, source in enumerate(self.sources):
             needed = self.network.hops_needed(self.adj)
-            assert needed is not None
-            if needed > self.count:
+            if needed is not None and needed > self.count:
                 self._compute(needed)
-            if not self._kept:
+            if needed is None or not self._kept:
                 yield source()
                 continue
             kept = self._kept[number]
