@@ -104,6 +104,11 @@ def encoded(columns):
         else:
             mean, spread = statistics.fmean(known), statistics.pstdev(known)
             scale = spread if spread > 1e-12 * abs(mean) else 1.0
+            others = [value for value in known if value != 0]
+            if {*known} <= {0, 1}:
+                mean, scale = 0.0, 1.0
+            elif len(others) <= 0.1 * len(known):
+                mean, scale = 0.0, math.sqrt(statistics.fmean(float(value) ** 2 for value in others))
             outputs.append([0.0 if value is None else (value - mean) / scale for value in values])
         if any(gaps):
             outputs.append(gaps)

@@ -16,6 +16,7 @@ from pprgnn.data.own.table import Table, is_list, is_text, some
 from pprgnn.errors import DataError
 
 MOST_CATEGORIES = 50
+MOSTLY_ZERO = 0.9  # of a column's values: its zeros stay zeros
 FEW = 10  # rows of which 0, 1, 2, ... might be a feature
 Array = NDArray[np.float32]
 
@@ -60,7 +61,7 @@ class Feature:
         else:
             numbers, valid = self._numbers(table)
             values = (numbers - np.array(self.mean)) / np.array(self.scale)
-            values[~valid] = 0.0  # what is missing is put at the mean
+            values[~valid] = 0.0  # what is missing is put at the mean, or at zero
             far = (np.abs(values) > np.finfo(np.float32).max).any(axis=1)
             problem = "is too far from all earlier values; correct it or leave it empty"
             table.refuse(far, self.name, lambda _: problem)
@@ -142,20 +143,36 @@ def learn_feature(
     counting = np.arange(len(values))[:, None] + values[0]
     if not asked_for and len(values) >= FEW and values[0, 0] in (0, 1) and np.array_equal(values, counting):
         return None, "it counts the rows"
-    # By the largest value first: squares of numbers beyond 1e154 overflow.
-    size = np.maximum(np.abs(values).max(axis=0), 1e-300)
-    mean, scale = (values / size).mean(axis=0), (values / size).std(axis=0)
-    scale = np.where(scale > 1e-12 * np.abs(mean), scale * size, 1.0)  # varies by rounding alone: keeps its unit
+    mean, scale = usual_scale(values)
     feature = Feature(
         name,
         "vector" if is_list(column.type) else "number",
-        mean=tuple((mean * size).tolist()),
+        mean=tuple(mean.tolist()),
         scale=tuple(scale.tolist()),
         missing=missing,
         time=pa.types.is_temporal(column.type) or (reading is not None and bool(reading.date)),
         reading=reading,
     )
     return feature, "; ".join([*remarks, *([doubt] if doubt else [])]) or None
+
+
+def usual_scale(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What is subtracted from each column, and by what it is divided then.
+
+    Mean and standard deviation; but zeros of a column that is mostly zero stay zeros, and zeros and ones stay what
+    they are. Standardised, a word in one of a hundred texts would count ten times as much there as the words in
+    half of them: on Cora with 20 labels a class, every system that was tried lost three to six points by that.
+    """
+    # By the largest value first: squares of numbers beyond 1e154 overflow.
+    size = np.maximum(np.abs(values).max(axis=0), 1e-300)
+    parts = values / size
+    mean, scale = parts.mean(axis=0), parts.std(axis=0)
+    scale = np.where(scale > 1e-12 * np.abs(mean), scale * size, 1.0)  # varies by rounding alone: keeps its unit
+    zero = (values == 0).mean(axis=0)
+    sparse = (zero >= MOSTLY_ZERO) & (zero < 1)
+    typical = np.sqrt((parts**2).mean(axis=0) / (1 - np.where(sparse, zero, 0.0))) * size
+    plain = ((values == 0) | (values == 1)).all(axis=0)
+    return np.where(plain | sparse, 0.0, mean * size), np.where(plain, 1.0, np.where(sparse, typical, scale))
 
 
 def learn_written(table: Table, name: str, style: Style) -> tuple[Reading | None, str]:
