@@ -1,4 +1,4 @@
-"""The section of the page on time: when ours is better than IGNN ever gets, and what that took."""
+"""The section of the page on time: what ours and IGNN take to a score that both of them reach."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Curve = Sequence[Mapping[str, Any]]  # epoch, seconds of that epoch, validation 
 
 @dataclass(frozen=True)
 class Pace:
-    """So many epochs of so many seconds."""
+    """So many epochs, and the seconds that they took in all."""
 
     epochs: int
-    per_epoch: float
+    seconds: float
 
     @property
-    def seconds(self) -> float:
-        """In all."""
-        return self.epochs * self.per_epoch
+    def per_epoch(self) -> float:
+        """The mean."""
+        return self.seconds / self.epochs
 
 
 def best_epoch(curve: Curve) -> tuple[int, float] | None:
@@ -37,9 +37,20 @@ def best_epoch(curve: Curve) -> tuple[int, float] | None:
     return max(scores, key=lambda pair: (pair[1], -pair[0]), default=None)
 
 
-def first_above(curve: Curve, score: float) -> int | None:
-    """The first epoch whose validation score, in percent, is higher; None: it never is."""
-    return next((each["epoch"] for each in curve if each["val"] is not None and 100 * each["val"] > score), None)
+def shared_level(*curves: Curve) -> float | None:
+    """The highest validation score, in percent, that all of them reach; ``None``: some have no score."""
+    best = [best_epoch(curve) for curve in curves]
+    return min(each[1] for each in best if each) if all(best) else None
+
+
+def until(curve: Curve, score: float | None) -> Pace | None:
+    """What it takes until the validation score, in percent, is at least this one; ``None``: it never is."""
+    seconds = 0.0
+    for each in curve:
+        seconds += each["seconds"]
+        if score is not None and each["val"] is not None and 100 * each["val"] >= score:
+            return Pace(each["epoch"], seconds)
+    return None
 
 
 def seconds_per_epoch(curve: Curve) -> float:
@@ -57,10 +68,9 @@ def implementation_ratio(direct: Curve, ours: Curve) -> float | None:
 def timing(results: Results, _: Pictures) -> list[str]:
     """A table and the ratios for each case; seeds are cases of their own."""
     about = (
-        "*Epochs*: of IGNN, until its best validation score; of ours, until it is better than that. *Seconds per "
-        "epoch*: the median without the first epoch, with validation. *Minutes*: their product. Of the direct "
-        "one, the time per epoch is that on our core times the ratio of the two in the epochs that both have run. "
-        "The paper's values were measured on a P100."
+        "*Minutes* and *epochs* until the validation score is what both reach: the lower of the two best ones. Of "
+        "the direct one, the time is that on our core times the ratio in the epochs that both have run. "
+        "The paper counts until ours is better than the best of IGNN; its values were measured on a P100."
     )
     blocks = [about]
     for case in CASES:
@@ -82,39 +92,34 @@ def _line(entry: Entry, seed: int) -> Line | None:
 
 
 def _case(case: str, ours: Line | None, ignn: Line | None, direct: Line | None) -> list[str]:
-    best = best_epoch(_curve(ignn))
-    passed = first_above(_curve(ours), best[1]) if best else None
-    mine, theirs = _pace(ours, passed), _pace(ignn, best and best[0])
+    level = shared_level(_curve(ours), _curve(ignn))
+    mine, theirs = until(_curve(ours), level), until(_curve(ignn), level)
     slower = implementation_ratio(_curve(direct), _curve(ignn))
-    reference = Pace(theirs.epochs, theirs.per_epoch * slower) if theirs and slower else None
+    reference = Pace(theirs.epochs, theirs.seconds * slower) if theirs and slower else None
     known = paper.TIMING[case]
     rows = [
-        [title(OURS), *_measured(ours, mine, "never" if best else NOTHING), *_known(known[OURS])],
+        [title(OURS), *_measured(ours, mine), *_known(known[OURS])],
         ["IGNN, on our core", *_measured(ignn, theirs), *_known(known["ignn"])],
         ["IGNN, direct (calculated)", *_measured(direct, reference), *[NOTHING] * 3],
     ]
     columns = ("epochs", "seconds per epoch", "minutes")
     return [
         table(["", *columns, *(f"paper: {each}" for each in columns)], rows),
-        _remarks(_curve(ours), _curve(ignn), _curve(direct)),
+        _remarks(level, _curve(ours), _curve(ignn), _curve(direct)),
         _ratios(mine, theirs, reference, known),
     ]
 
 
-def _remarks(ours: Curve, ignn: Curve, direct: Curve) -> str:
-    """What there is to pass, whether ours does, and what was measured of the direct one."""
-    best, own_best = best_epoch(ignn), best_epoch(ours)
-    if best is None:
-        return ""
-    last = ignn[-1]["epoch"]
-    notes = [f"IGNN's best validation score is {best[1]:.1f}, in epoch {best[0]} of {last}."]
-    if best[0] == last:
-        notes.append("That is its last epoch: with more of them it might have got better.")
-    if own_best and first_above(ours, best[1]) is None:
-        notes.append(
-            f"Ours never passes it in {ours[-1]['epoch']} epochs: its best is {own_best[1]:.1f}, in epoch "
-            f"{own_best[0]}."
-        )
+def _remarks(level: float | None, ours: Curve, ignn: Curve, direct: Curve) -> str:
+    """What score was to be reached, whose best is higher, and what was measured of the direct one."""
+    notes = []
+    if level is not None:
+        best = [
+            f"{name} {each[1]:.2f} in epoch {each[0]} of {curve[-1]['epoch']}"
+            for name, curve in (("ours", ours), ("IGNN", ignn))
+            if (each := best_epoch(curve))
+        ]
+        notes.append(f"Best validation scores: {', '.join(best)}; both reach {level:.2f}.")
     if direct:
         notes.append(
             f"Measured of the direct one: {seconds_per_epoch(direct):.2f} s in epoch {direct[-1]['epoch']}."
@@ -126,14 +131,14 @@ def _ratios(
     ours: Pace | None, ignn: Pace | None, direct: Pace | None, known: Mapping[str, tuple[int, float, int]]
 ) -> str:
     """How much of the time the method saves, and how much the implementation."""
-    published = Pace(*known["ignn"][:2]), Pace(*known[OURS][:2])
+    published = [Pace(epochs, epochs * seconds) for epochs, seconds, _ in (known["ignn"], known[OURS])]
     words = {
         "seconds": "method: IGNN on our core / ours",
         "epochs": "– in epochs",
         "per_epoch": "– in time per epoch",
     }
     rows = [[word, _ratio(name, ignn, ours), _ratio(name, *published)] for name, word in words.items()]
-    rows.append(["implementation: IGNN direct / on our core", _ratio("per_epoch", direct, ignn), NOTHING])
+    rows.append(["implementation: IGNN direct / on our core", _ratio("seconds", direct, ignn), NOTHING])
     rows.append(["both: IGNN direct / ours", _ratio("seconds", direct, ours), NOTHING])
     return table(["ratio of times", "here", "paper"], rows)
 
@@ -142,21 +147,17 @@ def _ratio(name: str, above: Pace | None, below: Pace | None) -> str:
     return f"{getattr(above, name) / getattr(below, name):.1f} ×" if above and below else NOTHING
 
 
-def _pace(line: Line | None, epochs: int | None) -> Pace | None:
-    return Pace(epochs, seconds_per_epoch(_curve(line))) if epochs and _curve(line) else None
-
-
 def _curve(line: Line | None) -> Curve:
     return (line or {}).get("curve") or []
 
 
-def _measured(line: Line | None, pace: Pace | None, unknown: str = NOTHING) -> list[str]:
+def _measured(line: Line | None, pace: Pace | None) -> list[str]:
     """Epochs, seconds per epoch and minutes, as far as they are known."""
     if line is None or not _curve(line):
         return [NOT_RUN if line is None else FAILED, NOTHING, NOTHING]
     if pace is None:
-        return [unknown, f"{seconds_per_epoch(_curve(line)):.2f}", NOTHING]
-    return [str(pace.epochs), f"{pace.per_epoch:.2f}", f"{pace.seconds / 60:.1f}"]
+        return [NOTHING, f"{seconds_per_epoch(_curve(line)):.2f}", NOTHING]
+    return [str(pace.epochs), f"{pace.per_epoch:.2f}", f"{pace.seconds / 60:.{1 if pace.seconds > 60 else 2}f}"]
 
 
 def _known(values: tuple[int, float, int]) -> list[str]:
