@@ -334,6 +334,17 @@ def test_timing_compares_until_both_have_the_lower_of_the_best_scores(tmp_path: 
     assert "both reach 70.00." in text
 
 
+def test_times_of_two_machines_are_never_compared(tmp_path: Path) -> None:
+    cells = [cell for cell in EXPERIMENTS["timing"].cells() if cell.at["case"] == "Amazon"]
+    lines = [line_of(cell, curve=curve([0.5, 0.8], [30.0, 30.0])) for cell in cells]
+    lines[2] |= {"cpu": "Another CPU", "date": "2026-05-02T03:04:05+0000"}  # the direct one, and newer
+    text = section(read("timing", lines, tmp_path), tmp_path)
+    assert row(text, "method: IGNN on our core / ours")[0] == "1.0 ×"
+    assert row(text, "IGNN, direct (calculated)")[0] == "not run"
+    assert row(text, "both: IGNN direct / ours")[0] == "–"
+    assert "Measured on A CPU; left out, because times of two machines do not compare: Another CPU." in text
+
+
 def test_timing_without_ignn_does_not_judge(tmp_path: Path) -> None:
     cells = [cell for cell in EXPERIMENTS["timing"].cells() if cell.config.model.system == OURS]
     text = section(

@@ -83,12 +83,24 @@ def timing(results: Results, _: Pictures) -> list[str]:
         seeds = sorted({line["seed"] for entry in trio for line in entry.lines}) or [0]
         for seed in seeds:
             stand_in, which = "" if data == case else f" (here {data})", f", seed {seed}" if seed else ""
-            blocks += [f"### {case}{stand_in}{which}", *_case(case, *(_line(entry, seed) for entry in trio))]
+            lines, elsewhere = on_one_machine([_line(entry, seed) for entry in trio])
+            blocks += [f"### {case}{stand_in}{which}", *_case(case, *lines), elsewhere]
     return [*blocks, failures(results)]
 
 
 def _line(entry: Entry, seed: int) -> Line | None:
     return next((line for line in entry.lines if line["seed"] == seed), None)
+
+
+def on_one_machine(lines: Sequence[Line | None]) -> tuple[list[Line | None], str]:
+    """Those of the processor that has most of them, the newest of equals; and what was left out, in a sentence."""
+    there = [line for line in lines if line is not None]
+    of_each = {line["cpu"]: [each for each in there if each["cpu"] == line["cpu"]] for line in there}
+    best = max(of_each, key=lambda cpu: (len(of_each[cpu]), max(each["date"] for each in of_each[cpu])), default="")
+    others = [cpu for cpu in of_each if cpu != best]
+    left_out = f"Measured on {best}; left out, because times of two machines do not compare: {', '.join(others)}."
+    kept = [line if line is not None and line["cpu"] == best else None for line in lines]
+    return kept, left_out if others else f"Measured on {best}." if best else ""
 
 
 def _case(case: str, ours: Line | None, ignn: Line | None, direct: Line | None) -> list[str]:
