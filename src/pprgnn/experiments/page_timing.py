@@ -96,7 +96,8 @@ def on_one_machine(lines: Sequence[Line | None]) -> tuple[list[Line | None], str
     """Those of the processor that has most of them, the newest of equals; and what was left out, in a sentence."""
     there = [line for line in lines if line is not None]
     of_each = {line["cpu"]: [each for each in there if each["cpu"] == line["cpu"]] for line in there}
-    best = max(of_each, key=lambda cpu: (len(of_each[cpu]), max(each["date"] for each in of_each[cpu])), default="")
+    ranks = {cpu: (len(own), max(line["date"] for line in own)) for cpu, own in of_each.items()}
+    best = max(ranks, key=lambda cpu: ranks[cpu], default="")
     others = [cpu for cpu in of_each if cpu != best]
     left_out = f"Measured on {best}; left out, because times of two machines do not compare: {', '.join(others)}."
     kept = [line if line is not None and line["cpu"] == best else None for line in lines]
