@@ -202,6 +202,30 @@ def test_a_layer_may_change_its_precision_and_its_width():
     assert memory.checks == 4
 
 
+# ------------------------------------------------------------------------------------ looking at some steps only
+def test_after_the_first_steps_one_of_so_many_is_looked_at():
+    memory, weight = DepthMemory(every=5), draw_weight(3, 2.0)
+    unseen = []
+    for step in range(48):
+        weight, b = 1.01 * weight, draw_b(34, 3, seed=step)  # another input in every step, as of batches
+        solution = learn(memory, b, weight, eps=0.3)
+        assert solution.converged
+        assert error(solution, b, weight, 0.3) <= 1e-4
+        if solution.status is Status.REUSED and solution.estimated_error is None:
+            assert search(solution) == 0
+            unseen.append(step)
+    assert unseen == [step for step in range(8, 48) if (step - 8) % 5 != 4]
+    answer = solve(draw_b(34, 3), weight, KARATE, eps=0.3, depth=memory)
+    assert answer.status in (Status.COMPARED, Status.CERTIFIED)  # an answer is measured, whatever training does
+
+
+def test_every_step_is_looked_at_while_none_is_right():
+    memory, b, weight = DepthMemory(every=5), draw_b(34, 3).abs(), 6 * torch.eye(3, dtype=torch.float64)
+    with pytest.warns(ConvergenceWarning):
+        for _ in range(12):
+            assert learn(memory, b, weight, eps=0.05, max_depth=12).status is not Status.REUSED
+
+
 # -------------------------------------------------------------------------------------------------- answers
 def test_an_answer_is_measured_on_its_own_input_and_teaches_nothing():
     memory, b, weight = DepthMemory(), draw_b(34, 3), draw_weight(3, 3.0)
@@ -275,7 +299,7 @@ def through_json(state: dict) -> tuple[dict, dict]:
 
 def restored(memory: DepthMemory) -> DepthMemory:
     values, tensors = through_json(memory.state())
-    again = DepthMemory()
+    again = DepthMemory(every=memory.every)
     again.restore({**values, "tensors": tensors})
     return again
 
@@ -293,12 +317,12 @@ def run(memory: DepthMemory, steps: range) -> list:
     return seen
 
 
-@pytest.mark.parametrize("stop", [1, 2, 5, 11, 17])
-def test_a_restored_memory_makes_the_very_same_choices(stop):
-    whole = DepthMemory()
+@pytest.mark.parametrize(("stop", "every"), [(1, 1), (2, 1), (5, 1), (11, 1), (17, 1), (14, 4), (17, 4)])
+def test_a_restored_memory_makes_the_very_same_choices(stop, every):
+    whole = DepthMemory(every=every)
     expected = run(whole, range(24))
     assert whole.checks > 2  # else there is little to get wrong
-    first = DepthMemory()
+    first = DepthMemory(every=every)
     seen = run(first, range(stop))
     second = restored(first)
     assert seen + run(second, range(stop, 24)) == expected

@@ -296,6 +296,10 @@ class Reproduce:
     )
     models: list[str] | None = option("Only these systems. Repeatable.", metavar="NAME,NAME")
     data: list[str] | None = option("Only these data sets. Repeatable.", metavar="NAME,NAME")
+    only: list[str] | None = option(
+        "Only cells whose name, as it is shown, contains this: 'labels as input', 'fraction 0.05'. Repeatable.",
+        metavar="TEXT",
+    )
     protocol: str = option("paper, honest or both.", default="both", metavar="NAME")
     folds: int | None = option("Only so many splits.", min=1)
     seeds: int | None = option("So many seeds.", min=1)

@@ -81,13 +81,14 @@ def _cells(options: Reproduce, store: Store) -> list[Cell]:
         models=_listed(options.models),
         protocols=PROTOCOLS if options.protocol == "both" else (options.protocol,),
         data=_listed(options.data),
+        only=options.only or (),
         store=store,
     )
     _check_names(experiments, extent)
     cells = [cell for each in experiments for cell in each.cells(extent, smoke=options.smoke)]
     if not cells:
         told = ", ".join(each.name for each in experiments)
-        raise TrainingError(f"--models, --data and --protocol leave no cell of {told}; leave one of them out.")
+        raise TrainingError(f"--models, --data, --only and --protocol leave no cell of {told}; leave one of them out.")
     return cells
 
 

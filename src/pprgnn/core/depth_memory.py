@@ -26,6 +26,7 @@ START = 8  # depth of the first pass where there is no better guess
 SMALLEST = 1e-12  # below, an error is noise
 SLACK = 5.0  # how far below the aim (log) an error must be to say that a pass is much too deep
 TINY = 1e-12  # of ‖B‖: numbers of this size must not underflow
+WARM_UP = 8  # steps that are all looked at, before only some are
 SENSITIVE = 5.0  # where parts of B may grow by more than this (log), each of its rows is looked at
 
 
@@ -41,14 +42,20 @@ class DepthMemory:
     check that fails repeats the pass, deeper, until two depths agree. A solve without gradients is an answer and
     not a training step: it is always checked, and nothing is learned from it.
 
+    With ``every`` above 1, only one of so many steps is looked at, after the first few; the others run at the
+    deepest of what the last looks needed, and nothing is known about their errors. That suits trainings on many
+    small graphs, where a look costs as much as the pass; answers are always measured.
+
     Args:
         rule: what decides where comparing does not help.
         share: of the work, for checks of steps that do not differ.
+        every: one of so many training steps is looked at.
     """
 
     rule: Measured = field(default_factory=Measured)
     share: float = 0.03
     checks: int = field(default=0, init=False)
+    every: int = 1
 
     def __post_init__(self) -> None:
         self.forget()
@@ -57,7 +64,7 @@ class DepthMemory:
         """Start anew."""
         self.checks = 0
         self._last: CheckedStep | None = None
-        self._before: TrainingStep | None = None  # the last training step, checked or not
+        self._before: TrainingStep | None = None  # the last training step that was looked at, checked or not
         self._depth = 0  # of the last training step
         self._of_guess = 1.0  # the share of a guessed depth that is needed
         # How much larger (log) an error was than expected, by how far weights and input had moved.
@@ -75,6 +82,9 @@ class DepthMemory:
         self._peak = 0.0  # by how much (log) small entries of B may grow
         self._delicate = False  # whether rounding may decide between branches
         self._doubtful = False  # whether every step must be checked
+        self._looks = 0
+        self._looked: deque[int] = deque(maxlen=4)  # depths of the last steps that were looked at
+        self._unseen = 0  # steps since
 
     def choose(self, problem: Recursion, tol: float, max_depth: int, levels: int) -> Depth:
         """As :attr:`rule` does: without a pass there is nothing to look at."""
@@ -90,9 +100,22 @@ class DepthMemory:
             found = self.rule.choose(problem, tol, max_depth, levels)
             result, ends = run(found.k)
             return found, result, ends()[0]
+        if training and self._passes_over(levels):
+            self._unseen += 1
+            k = min(max(self._looked), max_depth)
+            result, ends = run(k)
+            return Depth(k, Status.REUSED), result, ends()[0]
         trial = _Trial(problem, tol, max_depth, levels, run, scale)
         found = self._training_step(trial) if training else self._answer(trial)
+        if training:
+            self._looks, self._unseen = self._looks + 1, 0
+            self._looked.append(trial.depth)
         return found, trial.result, trial.ends[0]
+
+    def _passes_over(self, levels: int) -> bool:
+        """Whether a training step is not looked at."""
+        settled = self._looks >= WARM_UP and self._last is not None and not (self._doubtful or self._rounding)
+        return settled and self._unseen + 1 < self.every and max(self._looked) > levels
 
     def _training_step(self, trial: _Trial[Any]) -> Depth:
         if self._failure is not None and self._pause > 0:  # warns again, but does not search in every step
@@ -225,11 +248,13 @@ class DepthMemory:
     def state(self) -> dict[str, Any]:
         """Everything the next choices depend on: JSON values, except that "tensors" holds tensors by name.
 
-        ``rule`` and ``share`` are not part of it: they are how the memory was built, not what it remembers.
+        ``rule``, ``share`` and ``every`` are not part of it: they are how it was built, not what it remembers.
         """
-        skip = {"rule", "share", "_last", "_before", "_failure"}
+        skip = {"rule", "share", "every", "_last", "_before", "_failure"}
         known = {name.lstrip("_"): value for name, value in vars(self).items() if name not in skip}
-        state: dict[str, Any] = known | {"surprises": list(self._surprises), "needed": list(self._needed)}
+        state: dict[str, Any] = {
+            name: list(value) if isinstance(value, deque) else value for name, value in known.items()
+        }
         state["unlike"] = [[_to_json(number) for number in each] for each in self._unlike]
         failure = self._failure
         state["failure"] = None if failure is None else [failure.k, failure.status.name, failure.measured_error]
@@ -246,10 +271,11 @@ class DepthMemory:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state` gave: from here on the choices are those of the memory it came from."""
         try:
-            known = DepthMemory(self.rule, self.share)
+            known = DepthMemory(self.rule, self.share, every=self.every)
             for name, start in vars(known).items():
-                if name != "share" and isinstance(start, bool | int | float):
+                if name not in ("share", "every") and isinstance(start, bool | int | float):
                     setattr(known, name, type(start)(state[name.lstrip("_")]))
+            known._looked.extend(map(int, state["looked"]))
             known._surprises.extend(float(each) for each in state["surprises"])
             known._needed.extend(int(each) for each in state["needed"])
             known._unlike.extend(Differences(*map(float, each)) for each in state["unlike"])

@@ -31,6 +31,7 @@ class Extent:
         models: Which systems, in the order given; ``None``: all.
         protocols: Which protocols.
         data: Which data sets; ``None``: all.
+        only: What the labels of cells must contain, all of it.
         known: Data sets that have results, for pages: they count, whether their files are here or not.
         store: Where the trials are that choose settings; ``None``: none were made.
     """
@@ -40,6 +41,7 @@ class Extent:
     models: Sequence[str] | None = None
     protocols: Sequence[str] = PROTOCOLS
     data: Sequence[str] | None = None
+    only: Sequence[str] = ()
     known: Collection[str] = ()
     store: Store | None = None
 
@@ -66,6 +68,7 @@ class Extent:
             if (wanted is None or cell.config.model.system in wanted)
             and cell.config.data.protocol in self.protocols
             and (names is None or names & {cell.config.data.name.lower(), cell.data.lower()})
+            and all(text.lower() in cell.label.lower() for text in self.only)
         ]
 
 

@@ -209,6 +209,12 @@ def set_tolerance(module: torch.nn.Module, tol: float) -> None:
         layer.tol = tol
 
 
+def look_every(module: torch.nn.Module, steps: int) -> None:
+    """Look at the depth of every infinite-depth layer in one of so many training steps, after the first few."""
+    for memory in _memories(module).values():
+        memory.every = steps
+
+
 @contextmanager
 def measure_afresh(module: torch.nn.Module) -> Iterator[None]:
     """Within it, every solve measures its depth on its own input, and proves it where it can.

@@ -121,6 +121,11 @@ class TrainingConfig:
     class_weights: Literal["none", "balanced"] = option("none", "weigh rare classes up")
     batch_size: int = option(0, "graphs per step; 0: 1 on node tasks, 128 on graph tasks", least=0)
     tol: float = option(1e-3, "error allowed in a solve while learning", above=0)
+    depth_every: int = option(
+        1,
+        "depths are looked at in one of so many steps of learning: on small graphs a look costs as much as a step",
+        least=1,
+    )
     eval_tol: float = option(1e-5, "error allowed in the final scores and in predictions", above=0)
     eval_every: int = option(1, "epochs between validations", least=1)
     seed: int = option(0, "of the weights, dropout and order of the batches", least=0, most=2**32 - 1)

@@ -19,7 +19,7 @@ from pprgnn.core.solution import NotFiniteError
 from pprgnn.data.dataset import GraphDataset
 from pprgnn.data.split import Split
 from pprgnn.distributed.team import Team, check_consistency
-from pprgnn.nn.infinite_layer import infinite_layers
+from pprgnn.nn.infinite_layer import infinite_layers, look_every
 from pprgnn.nn.task_nets import LabelNet
 from pprgnn.training.base import BaseTraining
 from pprgnn.training.batches import Batch, DistributedContext
@@ -94,6 +94,7 @@ class Training(BaseTraining):
         with self._own_settings():
             torch.manual_seed(settings.seed)
             network = build_network(config.model, shape, checkpoint=self.memory.checkpoint, tol=settings.tol)
+            look_every(network, settings.depth_every)
         self.model = Model(network, config, dataset.facts, shape, kind, visible)
         if config.data.standardize:
             self.model.scaling = Scaling.of(dataset, kind, masks["train"])
