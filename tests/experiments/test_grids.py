@@ -63,6 +63,13 @@ def test_settings_hold_and_smoke_cells_are_small(experiment):
     assert any(cell.config.training.epochs > 10 for cell in usual) or usual[0].config.model.system in PAPER_ROWS
 
 
+def test_narrowing_by_what_cells_are_called():
+    cells = EXPERIMENTS["amazon"].cells(Extent(only=["Labels as input", "fraction 0.05"]))
+    assert {cell.variant for cell in cells} == {"labels as input"}
+    assert {cell.at["fraction"] for cell in cells} == {0.05}
+    assert {"amazon", "amazon-trials"} == {cell.experiment for cell in cells}
+
+
 @ALL
 def test_narrowing(experiment):
     whole = cells_of(experiment)
