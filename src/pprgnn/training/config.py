@@ -163,6 +163,7 @@ OF_GRAPHS: Mapping[str, Any] = {
     "training.average": 0.95,
     "training.patience": 0,
     "training.monitor": "last",
+    "training.depth_every": 25,
 }
 
 
