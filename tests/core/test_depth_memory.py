@@ -221,8 +221,8 @@ def test_after_the_first_steps_one_of_so_many_is_looked_at():
 
 def test_every_step_is_looked_at_while_none_is_right():
     memory, b, weight = DepthMemory(every=5), draw_b(34, 3).abs(), 6 * torch.eye(3, dtype=torch.float64)
-    with pytest.warns(ConvergenceWarning):
-        for _ in range(12):
+    for _ in range(12):
+        with pytest.warns(ConvergenceWarning):
             assert learn(memory, b, weight, eps=0.05, max_depth=12).status is not Status.REUSED
 
 

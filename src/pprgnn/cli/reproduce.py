@@ -88,7 +88,9 @@ def _cells(options: Reproduce, store: Store) -> list[Cell]:
     cells = [cell for each in experiments for cell in each.cells(extent, smoke=options.smoke)]
     if not cells:
         told = ", ".join(each.name for each in experiments)
-        raise TrainingError(f"--models, --data, --only and --protocol leave no cell of {told}; leave one of them out.")
+        raise TrainingError(
+            f"--models, --data, --only and --protocol leave no cell of {told}; leave one of them out."
+        )
     return cells
 
 

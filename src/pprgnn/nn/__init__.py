@@ -31,6 +31,7 @@ __all__ = [
     "PaperGraphNet",
     "depth_state",
     "freeze_depth",
+    "infinite_layers",
     "look_every",
     "measure_afresh",
     "ppr_layers",
