@@ -3,7 +3,8 @@
 Every system with its default settings (and `--set`, for those that read it), on the same random splits: 60/20/20
 (many labels), or 20 nodes of each class for training and 500 for validation (few). Columns are scaled as those of
 a user's tables are: zeros and ones, and zeros of sparse columns, stay. Settings are to be compared by `val`;
-`test` is for the end. What is found with defaults alone goes to results/node-defaults.json and .md, beside what is there.
+`test` is for the end. What is found with defaults alone goes to results/node-defaults.json and .md, beside what is
+there.
 """
 
 from __future__ import annotations
@@ -187,8 +188,8 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return (
         "# Defaults for labels of nodes\n\n`python -m benchmarks.node_defaults --labels few` and `--labels many` "
         f"at commit {commits}.\nPercent of the test part, mean ± standard deviation (seeds, each with a split of "
-        "its own), every system\nwith its defaults, columns scaled as those of a user's table are. *few*: 20 nodes "
-        "of each class train,\n500 validate. *many*: 60/20/20.\n*photo*, *photo-small* and *numbers* are "
+        "its own), every system\nwith its defaults, columns scaled as those of a user's table are. *few*: 20 "
+        "nodes of each class train,\n500 validate. *many*: 60/20/20.\n*photo*, *photo-small* and *numbers* are "
         "generated.\n\n"
         + table(["set", "labels", "metric", *systems], lines)
         + "\n"
