@@ -249,6 +249,13 @@ def test_an_undefined_metric_is_refused():
 
 
 # --------------------------------------------------------------------------------------------------- class weights
+def test_training_starts_at_the_prior_if_told_so():
+    dataset = one_graph(multi_label=True)
+    training, _ = trained(quick("epochs=1", "lr=1e-9", "start_at_prior=true"), dataset)
+    share = dataset.labels()[training.masks["train"]].float().mean(0)
+    torch.testing.assert_close(training.network.head.bias.sigmoid(), share)
+
+
 def test_class_weights():
     dataset = one_graph(classes=2)
     dataset._data.y = (torch.arange(30) % 10 == 0).long()

@@ -24,6 +24,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.explain import explain_graph, explain_node
 from pprgnn.training.explain_features import explain_features
 from pprgnn.training.model import Model
+from pprgnn.training.optimization import start_at_prior
 from pprgnn.training.option import checked, tomllib
 from pprgnn.training.run import Run
 from pprgnn.training.system import EXTRAS
@@ -401,6 +402,21 @@ def test_several_labels(system):
     found = classifier.fit(dataset, split=divided(dataset)).predict()
     assert found.shape == (dataset.num_nodes, 3)
     assert set(found.unique().tolist()) <= {0, 1}
+
+
+@EACH
+def test_the_start_at_the_prior(model, system, task):
+    """Without anything else, the logits are in the order of the classes' frequencies."""
+    if not has_epochs(system):
+        pytest.skip("nothing is learned step by step")
+    network = model.network
+    for name, parameter in network.named_parameters():
+        if not name.endswith("gamma"):  # with which GPR-GNN weighs hops, also of the bias
+            parameter.data.zero_()
+    labels, classes = torch.tensor([1, 1, 1, 0]), model.shape.num_classes
+    start_at_prior(network, labels, classes)
+    logits = model.logits(data_for(task))
+    assert logits.argsort(descending=True, stable=True)[:, :2].unique(dim=0).tolist() == [[1, 0]]
 
 
 @ON_NODES

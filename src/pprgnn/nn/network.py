@@ -95,6 +95,16 @@ class Network(torch.nn.Module):
         self.embedding.weight = torch.nn.Parameter(rows)
         self.num_nodes = self.embedding.num_embeddings = len(rows)
 
+    def output_bias(self, num_classes: int) -> torch.nn.Parameter | None:
+        """What is added to every row of logits: the last bias, if it has an entry for each class."""
+        head = getattr(self, "head", None)
+        for module in (head, self):
+            parameters = module.named_parameters() if module is not None else ()
+            own = [each for name, each in parameters if name.endswith("bias")]
+            if own:
+                return own[-1] if own[-1].shape == (num_classes,) else None
+        return None
+
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
         for child in self.children():
@@ -225,6 +235,9 @@ class EmbeddedNet(Network):
 
     def decode(self, state: Tensor, batch: Tensor | None = None, num_graphs: int | None = None) -> Tensor:
         return self.inner.decode(state, batch, num_graphs)
+
+    def output_bias(self, num_classes: int) -> torch.nn.Parameter | None:
+        return self.inner.output_bias(num_classes)
 
     @property
     def encode_is_deterministic(self) -> bool:

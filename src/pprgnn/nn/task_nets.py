@@ -215,6 +215,9 @@ class LabelNet(_TaskNet):
         torch.nn.init.zeros_(self.out.weight)
         torch.nn.init.zeros_(self.out.bias)
 
+    def output_bias(self, num_classes: int) -> None:
+        """None: how frequent a class is around a node is its input."""
+
     def hops_needed(self, adj: Adjacency) -> int | None:
         """How many hops the state is made of at the present ε and w.
 

@@ -119,6 +119,9 @@ class TrainingConfig:
         "protocol",
     )
     class_weights: Literal["none", "balanced"] = option("none", "weigh rare classes up")
+    start_at_prior: bool = option(
+        False, "start from how frequent each class is: with many rare labels, most steps go into learning that"
+    )
     batch_size: int = option(0, "graphs per step; 0: 1 on node tasks, 128 on graph tasks", least=0)
     tol: float = option(1e-3, "error allowed in a solve while learning", above=0)
     depth_every: int = option(

@@ -44,6 +44,7 @@ from pprgnn.training.optimization import (
     divergence_error,
     make_optimizer,
     pooled_loss,
+    start_at_prior,
 )
 from pprgnn.training.run import Run
 from pprgnn.training.scaling import Scaling
@@ -124,6 +125,8 @@ class Training(BaseTraining):
             weights = balanced_weights(y, shape.num_classes, several).to(self.device)
         self.objective = Objective(several, weights)
         self.model.prior = prior_logits(y, shape.num_classes)
+        if settings.start_at_prior:
+            start_at_prior(network, y, shape.num_classes)
         self.optimizer = make_optimizer(network, settings)
         self.schedule = Schedule(self.optimizer, settings, self.steps_per_epoch)
         self.progress = Progress()

@@ -108,6 +108,18 @@ def balanced_weights(y: Tensor, num_classes: int, multi_label: bool) -> Tensor:
     return torch.where(present, weights, 0.0)
 
 
+@torch.no_grad()
+def start_at_prior(network: Network, y: Tensor, num_classes: int) -> None:
+    """Let the last bias say how frequent each class is among these labels; without one, nothing changes."""
+    bias = network.output_bias(num_classes)
+    if bias is None:
+        return
+    several = y.dim() == 2
+    counts = (y.sum(0) if several else torch.bincount(y, minlength=num_classes)).to(bias)
+    share = counts.clamp(0.5, len(y) - 0.5) / len(y)  # never sure
+    bias.copy_(torch.logit(share) if several else share.log())
+
+
 # ----------------------------------------------------------------------------------------------------- optimiser
 def make_optimizer(network: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
     """Adam or AdamW, in the version that makes one pass over memory; the recursions' W may move differently."""
