@@ -20,16 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-try:
-    import tomllib
-except ImportError:  # Python 3.10
-    import tomli as tomllib
+from pprgnn.training.option import tomllib
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DEPENDENCIES = PROJECT["project"]["dependencies"]
+OLDEST = {re.split("[>;]", each)[0]: each.replace(">=", "==") for each in DEPENDENCIES}  # that is claimed to work
 LIBRARIES = [module["name"].rpartition(".")[2] for module in PROJECT["tool"]["setuptools"]["ext-modules"]]
-TORCH = re.search(r"^torch==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
+TORCH = (ROOT / "constraints.txt").read_text().splitlines()[-1]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 TEST_NEEDS = ("pytest", "pytest-xdist", "hypothesis", "networkx", "tabulate")
 NO_COMPILER = {"CC": "false", "CXX": "false"}  # a command that fails, whatever it is asked
@@ -39,7 +37,8 @@ failures: list[str] = []
 @contextmanager
 def check(what: str) -> Iterator[list[str]]:
     """One line, with what the block adds to the list; a block that raises counts as failed."""
-    start, found = time.monotonic(), []
+    start = time.monotonic()
+    found: list[str] = []
     try:
         yield found
         word = "ok"
@@ -93,11 +92,13 @@ def package(folder: Path) -> None:
         needed = {name for name in names if name.startswith("src/")} | {"pyproject.toml", "README.md", "LICENSE"}
         assert needed <= there, f"missing: {sorted(needed - there)}"
         found.append(f"{len(there)} names")
-    for variant, variables in (("with a compiler", {}), ("without a compiler", NO_COMPILER)):
+    variants: dict[str, dict[str, str]] = {"with a compiler": {}, "without a compiler": NO_COMPILER}
+    for variant, variables in variants.items():
         place = folder / variant.replace(" ", "-")
         place.mkdir()
         with check(f"wheel from the sdist, {variant}, has every file of the package") as found:
-            run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", place, sdist, cwd=place, **variables)
+            pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps")
+            run(*pip, "-w", place, sdist, cwd=place, **variables)
             wheel = next(place.glob("*.whl"))
             there = set(zipfile.ZipFile(wheel).namelist())
             assert ours <= there, f"missing: {sorted(ours - there)}"
@@ -116,7 +117,7 @@ def install_and_use(place: Path, wheel: Path, variant: str, *, compiled: bool) -
         run(python, "-m", "pip", "check", cwd=place)
     command = python.with_name("pprgnn")
     with check(f"import pprgnn, {variant}"):
-        code = "import pprgnn, sys; pprgnn.solve, pprgnn.NodeClassifier; print(pprgnn.__file__.startswith(sys.prefix))"
+        code = "import pprgnn, sys; pprgnn.NodeClassifier; print(pprgnn.__file__.startswith(sys.prefix))"
         assert run(python, "-c", code, cwd=place) == "True\n"
     with check(f"pprgnn --help, {variant}"):
         assert "train" in run(command, "--help", cwd=place)
@@ -140,9 +141,9 @@ def versions(folder: Path, pytest_options: list[str]) -> None:
     shutil.rmtree(folder / "source" / "src")  # what is installed is what is tested
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     for name, age in [(here, "oldest"), *((name, "newest") for name in PYTHONS)]:
-        python = sys.executable if name == here else shutil.which(f"python{name}")
+        python = sys.executable if name == here else f"python{name}"
         try:
-            run(python or "", "--version", cwd=folder)
+            run(python, "--version", cwd=folder)
         except (OSError, subprocess.CalledProcessError):
             print(f"not run: Python {name}: there is no such interpreter here", flush=True)
             continue
@@ -152,38 +153,42 @@ def versions(folder: Path, pytest_options: list[str]) -> None:
 
 def try_versions(folder: Path, python: str, name: str, sdist: Path, pytest_options: list[str]) -> list[str]:
     """What was installed, and how its tests ended."""
-    python = environment(folder / name, python)
-    bounds = [each.replace(">=", "==") for each in DEPENDENCIES] if name.endswith("oldest") else []
-    oldest = [each.removeprefix("torch==") for each in bounds if each.startswith("torch==")]
-    for torch in (*oldest, TORCH):  # "+cpu": never the one with gigabytes of CUDA
-        limits = folder / f"{name}.txt"
-        others = [each for each in bounds if not each.startswith("torch==")]
-        limits.write_text("\n".join([*others, f"torch=={torch}+cpu"]))
-        try:
-            run(python, "-m", "pip", "install", "-q", f"torch=={torch}+cpu", cwd=folder)
-        except subprocess.CalledProcessError as problem:
-            if "No matching distribution" not in problem.output:
-                raise
-            continue
-        run(python, "-m", "pip", "install", "-q", "-c", limits, sdist, *TEST_NEEDS, cwd=folder)
-        smoke = ("train", "chains", "-s", "epochs=3", "-s", "options.length=10", "-o", folder / f"{name}-run")
-        run(python.with_name("pprgnn"), *smoke, cwd=folder)
-        tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *pytest_options, "tests/core", "tests/nn")
-        return [*installed(python), run(python, *tests, cwd=folder / "source").splitlines()[-1]]
-    rest = [each for each in DEPENDENCIES if not each.startswith("torch")]
-    run(python, "-m", "pip", "install", "-q", "--no-deps", sdist, cwd=folder)
-    run(python, "-m", "pip", "install", "-q", *rest, cwd=folder)
-    run(python, "-m", "compileall", "-q", folder / name / "lib", "-x", "site-packages/(?!pprgnn)", cwd=folder)
-    for words in (["--help"], ["train", "--help"], ["models"], ["data", "list"]):
-        run(python.with_name("pprgnn"), *words, cwd=folder)
-    return [*installed(python), "no CPU build of torch found: compiled, --help, models and data list only"]
+    own = environment(folder / name, python)
+    oldest = dict(OLDEST) if name.endswith("oldest") else {}
+    wanted = [oldest.pop("torch", TORCH), TORCH]
+    cpu_builds = (f"{each}+cpu" for each in wanted)  # the other ones bring gigabytes of CUDA
+    torch = next((each for each in cpu_builds if can_install(own, each)), None)
+    others = [each for each in DEPENDENCIES if not each.startswith("torch")]
+    if torch is None:
+        run(own, "-m", "pip", "install", "-q", "--no-deps", sdist, cwd=folder)
+        run(own, "-m", "pip", "install", "-q", *others, cwd=folder)
+        run(own, "-m", "compileall", "-q", "-x", "site-packages/(?!pprgnn)", folder / name / "lib", cwd=folder)
+        for words in (["--help"], ["train", "--help"], ["models"], ["data", "list"]):
+            run(own.with_name("pprgnn"), *words, cwd=folder)
+        return [*installed(own), "no CPU build of torch found: compiled; --help, models and data list only"]
+    (folder / f"{name}.txt").write_text("\n".join([torch, *oldest.values()]))
+    run(own, "-m", "pip", "install", "-q", "-c", folder / f"{name}.txt", sdist, *TEST_NEEDS, cwd=folder)
+    smoke = ("train", "chains", "-s", "epochs=3", "-s", "options.length=10", "-o", folder / f"{name}-run")
+    run(own.with_name("pprgnn"), *smoke, cwd=folder)
+    tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *pytest_options, "tests/core", "tests/nn")
+    return [*installed(own), run(own, *tests, cwd=folder / "source").splitlines()[-1]]
+
+
+def can_install(python: Path, requirement: str) -> bool:
+    """Installs it, if there is such a thing."""
+    try:
+        run(python, "-m", "pip", "install", "-q", requirement, cwd=python.parent)
+    except subprocess.CalledProcessError as problem:
+        if "No matching distribution" not in problem.output:
+            raise
+        return False
+    return True
 
 
 def installed(python: Path) -> list[str]:
     """The versions of what is depended on."""
     frozen = run(python, "-m", "pip", "list", "--format=freeze", cwd=python.parent).splitlines()
-    names = [re.match(r"[\w-]+", each)[0] for each in DEPENDENCIES]
-    return [each.replace("==", " ") for each in frozen if each.partition("==")[0] in names]
+    return [each.replace("==", " ") for each in frozen if each.partition("==")[0] in OLDEST]
 
 
 def main() -> None:
