@@ -5,10 +5,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 FEW    := $(VENV)/.installed-for-the-demo
 
+TOOLS  := cyclonedx-bom==7.5.0 uv==0.13.8
+
 SLOW   := tu compile compiled_steps edge_index explainers export infinite_depth pyg_tools classifier explain_features \
           kernel_fit loop memory recipes resume study systems together tune workers
 
-.PHONY: help setup demo test test-fast attack fuzz chaos bench docs lint clean
+.PHONY: help setup demo test test-fast attack fuzz chaos package versions lock sbom bench docs lint clean
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
@@ -43,6 +45,28 @@ fuzz: $(STAMP)   ## damage files of every kind that is read, 10 minutes each (th
 
 chaos: $(STAMP)  ## kill -9 commands at 100 random moments; what comes out must be what comes out undisturbed
 	@$(BIN)/python -m tests.chaos --kills 100
+
+package: $(STAMP) ## build wheel and sdist, install them in empty environments, with a compiler and without one
+	@$(BIN)/python -m tests.packaging
+
+versions: $(STAMP) ## the fast tests of core and layers with the oldest and the newest dependencies, on each Python found
+	@$(BIN)/python -m tests.packaging --versions -n 2 $(SLOW:%=--ignore-glob='*/test_%.py')
+
+# Tools that are not needed to develop, in an environment of their own: what they bring is not of this project.
+$(VENV)/tools/bin/%:
+	@$(BIN)/python -m venv $(VENV)/tools
+	@$(VENV)/tools/bin/pip install --quiet $(TOOLS)
+
+lock: $(STAMP) $(VENV)/tools/bin/uv ## pin everything of the development environment, with hashes
+	@UV_FIND_LINKS="$$($(BIN)/pip config get global.find-links 2>/dev/null)" $(VENV)/tools/bin/uv pip compile --quiet \
+		--upgrade --generate-hashes --extra dev -c constraints.txt --custom-compile-command 'make lock' \
+		-o requirements-dev.lock pyproject.toml
+
+sbom: $(STAMP) $(VENV)/tools/bin/cyclonedx-py ## list what is installed for development, as CycloneDX JSON
+	@mkdir -p dist
+	@$(VENV)/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+		--of JSON -o dist/sbom.cdx.json $(BIN)/python
+	@echo "dist/sbom.cdx.json"
 
 bench: $(STAMP)  ## measure speed and memory; prints tables, writes results/
 	@$(BIN)/python -m benchmarks.run

@@ -47,7 +47,7 @@ def test_edge_index(arguments, options, message):
     [
         (EDGES.tolist(), r"but came as list; convert it with torch.as_tensor\(edge_index\)"),
         (EDGES.numpy(), r"but came as ndarray; convert it with torch.as_tensor"),
-        (sp.eye_array(3), r"but came as dia_array; build Adjacency.from_scipy\(matrix\)"),
+        (sp.dia_array((3, 3)), r"but came as dia_array; build Adjacency.from_scipy\(matrix\)"),
         (None, r"but came as NoneType; a graph without edges is torch.empty\(2, 0, dtype=torch.long\)"),
     ],
 )

@@ -58,7 +58,7 @@ def test_numbers_of_numpy(make):
         (EDGES.tolist(), r"came as list; convert it with torch.as_tensor"),
         (EDGES.numpy(), r"came as ndarray; convert it with torch.as_tensor"),
         (None, r"came as NoneType; a graph without edges is torch.empty\(2, 0, dtype=torch.long\)"),
-        (sp.eye_array(3), r"came as dia_array; build Adjacency.from_scipy\(matrix\)"),
+        (sp.dia_array((3, 3)), r"came as dia_array; build Adjacency.from_scipy\(matrix\)"),
     ],
 )
 def test_edges_that_are_no_tensor(make, edges, message):
