@@ -96,11 +96,10 @@ class Network(torch.nn.Module):
         self.num_nodes = self.embedding.num_embeddings = len(rows)
 
     def output_bias(self, num_classes: int) -> torch.nn.Parameter | None:
-        """What is added to every row of logits: the last bias, if it has an entry for each class."""
-        head = getattr(self, "head", None)
-        for module in (head, self):
-            parameters = module.named_parameters() if module is not None else ()
-            own = [each for name, each in parameters if name.endswith("bias")]
+        """What is added to every row of logits: the last layer's bias, if it has an entry for each class."""
+        for module in (getattr(self, "head", None), self):
+            layers = [] if module is None else [each for each in module.modules() if not is_norm(each)]
+            own = [bias for each in layers if isinstance(bias := getattr(each, "bias", None), torch.nn.Parameter)]
             if own:
                 return own[-1] if own[-1].shape == (num_classes,) else None
         return None
@@ -109,6 +108,11 @@ class Network(torch.nn.Module):
         """Draw all parameters anew."""
         for child in self.children():
             _reset(child)
+
+
+def is_norm(module: torch.nn.Module) -> bool:
+    """Whether it normalises states, as torch's and PyG's BatchNorm and LayerNorm do."""
+    return "Norm" in type(module).__name__
 
 
 def _reset(module: torch.nn.Module) -> None:
