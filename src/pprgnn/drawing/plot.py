@@ -110,7 +110,7 @@ def _draw_line(axes: Axes, line: Line, plot: Plot) -> None:
     factor = 100.0 if plot.share else 1.0
     shown = [factor * y if known(y) and (y > 0 or not log) else math.nan for y in line.y]
     marked = line.marked if line.marked is not None else len(line.x) <= FEW
-    rounds = line.look // len(canvas.SERIES)  # a colour that comes again has another dash
+    rounds = line.look // len(canvas.SERIES)  # a colour that comes again has another dash and mark
     axes.errorbar(
         line.x,
         shown,
@@ -119,7 +119,7 @@ def _draw_line(axes: Axes, line: Line, plot: Plot) -> None:
         color=colour,
         linestyle=DASHES[(line.look + rounds) % len(DASHES)] if line.dash is None else line.dash,
         linewidth=line.width,
-        marker=MARKS[line.look % len(MARKS)] if marked else "none",
+        marker=MARKS[(line.look + rounds) % len(MARKS)] if marked else "none",
         markersize=2.5 + line.width,
         zorder=3 - line.width / 10,
         elinewidth=1,
