@@ -151,10 +151,10 @@ def markdown(data: dict) -> str:
     edited = " with changes" if data["edited"] else ""
     later = "".join(f", `{commit[:12]}`" for commit in data.get("later", []))
     return (
-        f"# `PPRConv` in the place of `GCNConv`\n\n`{data['command']}` at commit `{data['commit'][:12]}`{edited}{later}, "
-        f"from {data['date'][:10]}. Test accuracy in\npercent, mean ± standard deviation (runs); validation chooses "
-        f"the epoch. Planetoid: the published split, a seed\neach; 60/20/20: drawn by the seed; MUTAG: of "
-        f"10 folds.\n\n" + table(["layer", *names], rows) + "\n"
+        f"# `PPRConv` in the place of `GCNConv`\n\n`{data['command']}` at commit `{data['commit'][:12]}`{edited}"
+        f"{later}, from {data['date'][:10]}. Test accuracy in\npercent, mean ± standard deviation (runs); "
+        f"validation chooses the epoch. Planetoid: the published split, a seed\neach; 60/20/20: drawn by the seed; "
+        f"MUTAG: of 10 folds.\n\n" + table(["layer", *names], rows) + "\n"
     )
 
 
