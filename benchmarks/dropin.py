@@ -153,7 +153,7 @@ def markdown(data: dict) -> str:
     return (
         f"# `PPRConv` in the place of `GCNConv`\n\n`{data['command']}` at commit `{data['commit'][:12]}`{edited}"
         f"{later}, from {data['date'][:10]}. Test accuracy in\npercent, mean ± standard deviation (runs); "
-        f"validation chooses the epoch. Planetoid: the published split, a seed\neach; 60/20/20: drawn by the seed; "
+        f"validation chooses the epoch. Planetoid: the published split, a seed\neach; 60/20/20: drawn by it; "
         f"MUTAG: of 10 folds.\n\n" + table(["layer", *names], rows) + "\n"
     )
 
