@@ -19,6 +19,9 @@ settings.load_profile("pprgnn")
 # Drawing a report takes seconds: only its own tests do. Processes that tests start inherit this.
 os.environ["PPRGNN_REPORT"] = "0"
 
+# Inductor compiles here: processes of its own, for each worker of the tests, would have to import torch first.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 torch.set_num_threads(1)  # the tensors here are tiny; waking a second thread costs more than it saves
 
 

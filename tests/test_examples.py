@@ -1,7 +1,6 @@
 """Every example runs as a user runs it, reaches the quality that it promises, and is named in its README."""
 
 import ast
-import multiprocessing
 import os
 import re
 import runpy
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from tests import warm
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = {path.stem: path for path in FOLDER.glob("*.py")}
@@ -80,19 +81,11 @@ def _as_a_script(path: Path, folder: Path, output: Path) -> None:
         runpy.run_path(str(path), run_name="__main__")
 
 
-@pytest.fixture(scope="module")
-def processes():
-    """Processes that start with torch and PyG imported already: that takes longer than most examples."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch_geometric.nn"])
-    return context
-
-
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_examples_keep_their_promises(name, tmp_path, processes):
+def test_examples_keep_their_promises(name, tmp_path):
     folder, output = tmp_path / "here", tmp_path / "output.txt"
     folder.mkdir()
-    process = processes.Process(target=_as_a_script, args=(EXAMPLES[name], folder, output))
+    process = warm.SERVER.Process(target=_as_a_script, args=(EXAMPLES[name], folder, output))
     process.start()
     process.join(240)
     assert process.exitcode == 0, output.read_text()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +15,7 @@ from torch_geometric.nn import GCNConv
 from pprgnn import Adjacency, solve
 from pprgnn.nn import InfiniteDepth, PPRConv
 from pprgnn.nn.linear_output import AS_PUBLISHED
+from tests import warm
 
 from . import reference
 from .problems import LAYOUTS
@@ -212,7 +211,7 @@ def said() -> dict[str, str]:
     lines: dict[str, str] = {}
     while len(lines) < len(CRASHES):
         left = [name for name in CRASHES if name not in lines]
-        done = subprocess.run([sys.executable, "-c", PROGRAM, *left], capture_output=True, text=True, check=False)
+        done = warm.run(PROGRAM, *left)
         found = dict(line.split(": ", 1) for line in done.stdout.splitlines())
         assert found, done.stderr[-2000:]
         if done.returncode:

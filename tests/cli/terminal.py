@@ -7,13 +7,12 @@ import pty
 import re
 import select
 import struct
-import subprocess
-import sys
 import termios
 import time
 from dataclasses import dataclass
 
-ENTRY = "from pprgnn.cli.main import run; run()"
+from tests import warm
+
 # Several commands in one process, since importing torch takes seconds; each has its width and tells how it ended.
 SEVERAL = """
 import fcntl, json, os, struct, sys, termios
@@ -58,48 +57,35 @@ class Shown:
 
 def on_terminal(*arguments, columns=80, folder=None, keys=()):
     """Run one command; each of ``keys`` is a text to wait for and what is pressed then."""
-    return _run([sys.executable, "-c", ENTRY, *arguments], columns, folder, keys)
+    return _run(warm.ENTRY, arguments, columns, folder, keys)
 
 
 def several_on_terminal(commands, folder):
     """Run ``(columns, arguments, environment)`` one after the other."""
     words = [(columns, [str(word) for word in arguments], extra) for columns, arguments, extra in commands]
-    whole = _run([sys.executable, "-c", SEVERAL, json.dumps(words)], 80, folder, ())
+    whole = _run(SEVERAL, [json.dumps(words)], 80, folder, ())
     parts = re.split(r"<<<(\d+)>>>\r\n", whole.raw)
     assert len(parts) == 2 * len(commands) + 1, whole.raw
     return [Shown(text, int(code)) for text, code in zip(parts[::2], parts[1::2], strict=False)]
 
 
-def _run(command, columns, folder, keys):
+def _run(code, arguments, columns, folder, keys):
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     without = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PPRGNN_DEBUG")
-    settings = {key: value for key, value in os.environ.items() if key not in without}
-    process = subprocess.Popen(
-        [sys.executable, "-c", _OWNER, *command],
-        stdin=inside,
-        stdout=inside,
-        stderr=inside,
-        cwd=folder,
-        env=settings | {"TERM": "xterm-256color"},
-        start_new_session=True,
+    environment = {key: value for key, value in os.environ.items() if key not in without}
+    environment["TERM"] = "xterm-256color"
+    process = warm.start(
+        code, *arguments, files=(inside,) * 3, folder=folder, environment=environment, terminal=True
     )
     os.close(inside)
     try:
         raw = _read(terminal, list(keys), time.monotonic() + DEADLINE)
-        return Shown(raw, process.wait(30))
+        process.join(30)
+        return Shown(raw, process.exitcode)
     finally:
         process.kill()
-        process.wait()
         os.close(terminal)
-
-
-# Ctrl-C goes to whom the terminal belongs to; a session gets its terminal only when it asks for it.
-_OWNER = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 def _read(terminal, keys, deadline):

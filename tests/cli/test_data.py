@@ -24,6 +24,7 @@ from pprgnn.data import catalog, download, roots
 from pprgnn.data.catalog import CATALOG
 from pprgnn.data.registry import State
 from pprgnn.training import terminal
+from tests import warm
 
 from ..data.server import Server
 from ..data.test_fetch import zipped
@@ -65,19 +66,13 @@ def call(*arguments):
     return CliRunner().invoke(app, ["data", *arguments])
 
 
-def on_terminal(*arguments, columns=80, **environment):
+def on_terminal(*arguments, columns=80, code="", **environment):
     """What a terminal of this width shows, and the exit code."""
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     settings = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from pprgnn.cli.main import run; run()", "data", *arguments],
-        stdin=inside,
-        stdout=inside,
-        stderr=inside,
-        env=settings | {"TERM": "xterm"} | environment,
-        close_fds=True,
-    )
+    environment = settings | {"TERM": "xterm"} | environment
+    process = warm.start(code + warm.ENTRY, "data", *arguments, files=(inside,) * 3, environment=environment)
     os.close(inside)
     shown = b""
     while True:
@@ -89,7 +84,8 @@ def on_terminal(*arguments, columns=80, **environment):
             break
         shown += block
     os.close(terminal)
-    return shown.decode().replace("\r\n", "\n"), process.wait(30)
+    process.join(30)
+    return shown.decode().replace("\r\n", "\n"), process.exitcode
 
 
 # ------------------------------------------------------------------------------------------------------------ list
@@ -251,10 +247,9 @@ def test_nothing_is_fetched_when_one_name_is_wrong(server):
     assert server.requests == []
 
 
-def test_fetch_on_a_terminal_shows_a_bar(server, root, tmp_path):
+def test_fetch_on_a_terminal_shows_a_bar(server, root):
     patch = f"from pprgnn.data import catalog; catalog.TU_URL = {server.url('tu')!r}\n"
-    (tmp_path / "sitecustomize.py").write_text(patch)
-    shown, code = on_terminal("fetch", "TU/Toy", PYTHONPATH=str(tmp_path))
+    shown, code = on_terminal("fetch", "TU/Toy", code=patch)
     assert code == 0, shown
     assert "Toy.zip" in shown
     assert "━" in shown

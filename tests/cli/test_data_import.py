@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import networkx as nx
 import numpy as np
@@ -13,6 +11,7 @@ from typer.testing import CliRunner
 from pprgnn.cli import data_import
 from pprgnn.cli.main import app
 from pprgnn.data import load
+from tests import warm
 
 from .test_data import ANSI, on_terminal
 
@@ -247,13 +246,8 @@ def test_help_has_an_example_and_every_option_a_line():
 
 
 # ------------------------------------------------------------------------------------- as a process, on a terminal
-def run(*arguments, code="from pprgnn.cli.main import run; run()"):
-    command = [sys.executable, "-c", code, "data", "import", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
-
-
 def test_as_a_process():
-    done = run(*TABLES, "--json")
+    done = warm.run(warm.ENTRY, "data", "import", *TABLES, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["nodes"] == 6
 

@@ -125,13 +125,14 @@ def test_no_help_imports_anything_heavy():
 @pytest.mark.parametrize("command", QUICK, ids=" ".join)
 def test_quick_commands_start_within_half_a_second(command, tmp_path):
     """In time of the processor, the best of three: the machine may be busy with something else."""
-    times = []
-    for _ in range(3):
+
+    def seconds():
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert run(*command, PPRGNN_DATA=str(tmp_path)).returncode == 0
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) < 0.5
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert any(seconds() < 0.5 for _ in range(3))
 
 
 def test_an_expected_error_is_one_sentence(raising):

@@ -4,47 +4,47 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run
+from tests import warm
 
 SMALL = ["data.options.nodes=400", "dropout=0", "hidden=8", "patience=0", "checkpoint_seconds=0", "device=cpu"]
 LONG = ["epochs=100000"]
 
 
-def command(*arguments: str, epochs: int | None = None, name: str = "sbm") -> list[str]:
+def start(*arguments: str, cwd: Path, epochs: int | None = None, name: str = "sbm") -> Any:
+    """The launcher; those that it starts are fresh processes."""
     settings = [*SMALL, f"epochs={epochs}"] if epochs else SMALL
     changes = [] if name == "" else [name, *(word for each in settings for word in ("--set", each))]
-    return [sys.executable, "-m", "pprgnn", "train", *changes, *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    output = cwd / f"output-{len([*cwd.glob('output-*')])}"
+    with output.open("w") as file:
+        files = (0, file.fileno(), file.fileno())
+        process = warm.start(
+            warm.ENTRY, "train", *changes, *arguments, files=files, folder=cwd, environment=environment
+        )
+    process.output = output
+    return process
 
 
-def start(*arguments: str, cwd: Path, **options) -> subprocess.Popen:
-    return subprocess.Popen(
-        command(*arguments, **options),
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def finished(process: Any, within: float = 120) -> tuple[int, str]:
+    process.join(within)
+    assert process.exitcode is not None, f"it did not end within {within} s"
+    return process.exitcode, process.output.read_text()
 
 
-def finished(process: subprocess.Popen, within: float = 120) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=within)
-    return process.returncode, output
-
-
-def until_epoch(folder: Path, epoch: int, process: subprocess.Popen, within: float = 120) -> None:
+def until_epoch(folder: Path, epoch: int, process: Any, within: float = 120) -> None:
     """Wait until the run has a checkpoint, and so many lines."""
     end = time.monotonic() + within
     while time.monotonic() < end:
-        assert process.poll() is None, process.communicate()[0]
+        assert process.is_alive(), process.output.read_text()
         if (folder / "checkpoint.safetensors").is_file() and len(Run(folder).records()) >= epoch:
             return
         time.sleep(0.1)
@@ -114,7 +114,7 @@ def test_no_process_outlives_a_killed_launcher(tmp_path):
     until_epoch(folder, 2, process)
     ranks = [pid_of(rank, folder) for rank in (0, 1)]
     process.kill()
-    process.communicate(timeout=30)
+    process.join(30)
     end = time.monotonic() + 10
     while (left := [pid for pid in ranks if Path(f"/proc/{pid}/cmdline").exists()]) and time.monotonic() < end:
         time.sleep(0.1)

@@ -5,13 +5,11 @@ import os
 import pty
 import re
 import shlex
-import signal
-import subprocess
-import sys
 
 import pytest
 
 from pprgnn.training.run import Run
+from tests import warm
 
 from .terminal import ESCAPE, on_terminal, several_on_terminal
 
@@ -33,6 +31,8 @@ for sys.argv[1:] in json.loads(sys.argv[1]):
     except SystemExit as end:
         print("<<<", end.code or 0, flush=True)
 """
+# also where the tests run under nohup
+HANGS_UP = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); {warm.ENTRY}"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -190,18 +190,17 @@ def test_ctrl_c_saves_and_the_command_it_prints_goes_on(tmp_path):
 
 
 def test_a_dropped_connection_saves(tmp_path):
-    process, terminal = pty.fork()
-    if process == 0:  # the child, on a terminal of its own
-        os.chdir(tmp_path)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
-        command = [*CHAINS, "-sepochs=5000", "-spatience=0", "-scheckpoint_seconds=1000", "-o", "run"]
-        os.execv(sys.executable, [sys.executable, "-m", "pprgnn", *command])
+    terminal, inside = pty.openpty()
+    command = [*CHAINS, "-sepochs=5000", "-spatience=0", "-scheckpoint_seconds=1000", "-o", "run"]
+    process = warm.start(HANGS_UP, *command, files=(inside,) * 3, folder=tmp_path, terminal=True)
+    os.close(inside)
     shown = b""
     while b"epoch 1/5000" not in shown:
         shown += os.read(terminal, 4096)
     os.close(terminal)
-    _, status = os.waitpid(process, 0)
-    assert not os.WIFSIGNALED(status)
+    process.join(60)
+    assert process.exitcode is not None
+    assert process.exitcode >= 0  # it was not killed
     run = Run.open(tmp_path / "run")
     found = run.load_checkpoint()
     assert found is not None
@@ -231,14 +230,7 @@ def test_into_a_pipe(tmp_path):
         ["train", "absent"],
     ]
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "40"}
-    done = subprocess.run(
-        [sys.executable, "-c", IN_A_ROW, json.dumps(commands)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment,
-    )
+    done = warm.run(IN_A_ROW, json.dumps(commands), folder=tmp_path, environment=environment)
     assert not ESCAPE.search(done.stdout + done.stderr)
     assert "\r" not in done.stdout
     train, evaluate, predict, tune, absent, rest = re.split(r"<<< \d\n", done.stdout)

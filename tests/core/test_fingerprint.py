@@ -1,11 +1,10 @@
 """Graphs are recognised by a number, also in another process."""
 
-import subprocess
-import sys
 
 import torch
 
 from pprgnn import Adjacency
+from tests import warm
 from tests.problems import ZOO
 
 
@@ -23,7 +22,7 @@ def test_equal_graphs_have_equal_fingerprints():
 
 def test_the_fingerprint_is_the_same_in_another_process():
     code = "from tests.problems import ZOO; print(ZOO['karate'].adjacency().fingerprint)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = warm.run(code).stdout
     assert int(out) == karate().fingerprint
 
 

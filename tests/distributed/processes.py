@@ -14,9 +14,11 @@ import traceback
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
-from multiprocessing import connection, get_context
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
+
+from tests import warm
 
 LEAVE_LIMIT = 10.0  # seconds to leave a group
 LEFT = b"left"
@@ -51,11 +53,10 @@ class _Pool:
     def grow(self, size: int) -> None:
         if not all(process.is_alive() for process, _ in self.members):
             self.close()
-        context = get_context("spawn")
         fresh = []
         for _ in range(size - len(self.members)):
-            here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there,), daemon=True)
+            here, there = warm.SERVER.Pipe()
+            process = warm.SERVER.Process(target=_serve, args=(there,), daemon=True)
             process.start()
             there.close()
             self.members.append((process, here))

@@ -1,6 +1,5 @@
 """Partitions: every method, odd graphs, and their facts against a slow dictionary."""
 
-import subprocess
 import sys
 from collections import defaultdict
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from pprgnn import Adjacency
 from pprgnn.distributed.partitions import METIS_NODES_PER_PART, ROW_WORK, describe, partition, work_of_rows
 from pprgnn.errors import DataError
+from tests import warm
 from tests.problems import ZOO, random_graph
 
 METHODS = ("metis", "range", "random")
@@ -237,7 +237,7 @@ def test_metis_says_nothing_and_keeps_its_balance_when_a_hub_outweighs_the_parts
         "assert first < 1.05 * hub and second < 200, (hub, first, second)\n"
         "partition(adj, 5000, 'metis'), partition(adj, 2999, 'metis')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = warm.run(code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -489,7 +489,8 @@ def test_lent_memory_comes_back_and_is_never_lent_twice(monkeypatch):
 
 # ------------------------------------------------------------------------------------------------------------- DDP
 def test_distributed_gradient_is_the_mean_over_both_halves(tmp_path):
-    torch.multiprocessing.spawn(two_processes.train, (tmp_path / "store", tmp_path), nprocs=2)
+    given = (tmp_path / "store", tmp_path)
+    torch.multiprocessing.start_processes(two_processes.train, given, nprocs=2, start_method="forkserver")
     conv = two_processes.layer()
     for rank in (0, 1):
         (conv(*two_processes.half(rank)).square().sum() / 2).backward()

@@ -147,7 +147,7 @@ def test_the_operator_is_sound(graph):
 
 
 def test_exported_at_the_depth_found(graph, tmp_path):
-    layer = layer_for("gat").eval()
+    layer = layer_for("gat", tol=1e-2).eval()  # few steps: each of them is exported
     expected = layer(*arguments(graph, "gat")).detach()
     with pytest.raises(ValueError, match="freeze_depth"):
         torch.export.export(layer, tuple(arguments(graph, "gat")))
@@ -164,7 +164,7 @@ def test_exported_at_the_depth_found(graph, tmp_path):
 def test_onnx_at_the_depth_found(graph, tmp_path, name):
     runtime = pytest.importorskip("onnxruntime", reason="needs pprgnn[export]")
     pytest.importorskip("onnxscript", reason="needs pprgnn[export]")
-    layer = layer_for(name).float().eval()
+    layer = layer_for(name, tol=1e-2).float().eval()  # few steps: each of them is exported
     given = [each.float() if each.is_floating_point() else each for each in arguments(graph, name)]
     expected = layer(*given).detach()
     with warnings.catch_warnings():

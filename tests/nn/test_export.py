@@ -1,7 +1,5 @@
 """Models leave the process: exported programs with adaptive depth, ONNX with a fixed one."""
 
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -10,6 +8,7 @@ import torch
 from pprgnn import Activation, Adjacency, Certificate, Fixed, Status
 from pprgnn.baselines.ignn import IGNNConv
 from pprgnn.nn import PPRGNN, NodeNet, PPRConv, freeze_depth
+from tests import warm
 
 EDGES = torch.tensor(
     [[0, 1, 1, 2, 3, 3, 4, 5, 5, 3], [1, 0, 2, 1, 3, 4, 3, 4, 0, 3]]
@@ -67,7 +66,7 @@ def test_round_trip_through_a_file_in_a_fresh_process(graph, other, tmp_path):
         "program = torch.export.load(folder + '/model.pt2').module()\n"
         "torch.save(program(*torch.load(folder + '/input.pt')), folder + '/output.pt')\n"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    warm.run(code, tmp_path).check_returncode()
     torch.testing.assert_close(
         torch.load(tmp_path / "output.pt"), model(x.double(), edge_index), rtol=1e-7, atol=1e-7
     )

@@ -1,7 +1,5 @@
 """Training in the manner of scikit-learn."""
 
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -10,6 +8,7 @@ from torch_geometric.data import Data
 import pprgnn
 from pprgnn.data import DataError, load
 from pprgnn.training.errors import TrainingError
+from tests import warm
 
 QUICK = {"hidden": 8, "dropout": 0.0, "epochs": 30, "lr": 0.05}
 
@@ -98,7 +97,7 @@ def test_saved_and_loaded_in_another_process(fitted, chains, tmp_path):
         "new = pprgnn.data.load('chains', length=9)\n"
         f"save_file({{'p': model.predict_proba(new)}}, {str(tmp_path / 'p.safetensors')!r})\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    warm.run(code).check_returncode()
     from safetensors.torch import load_file
 
     there = load_file(tmp_path / "p.safetensors")["p"]

@@ -1,7 +1,6 @@
 """Training of graph kernels: what chooses C, what is kept, and that the test part has no say."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -31,6 +30,7 @@ from pprgnn.training.model import Model
 from pprgnn.training.run import Run
 from pprgnn.training.study import Study
 from pprgnn.training.train import resume, train
+from tests import warm
 from tests.training.small_data import Recorder, divided, facts, is_sentence, one_graph, quick, several_graphs
 
 SYSTEMS = ("gk", "rw", "wl")
@@ -233,7 +233,7 @@ def test_predictions_in_another_process_are_the_same_to_the_last_bit(tmp_path):
         "    assert (one == logits[5]).all(), system\n"
         "print('same')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    done = warm.run(code, tmp_path)
     assert done.stdout == "same\n", done.stderr
 
 

@@ -1,8 +1,6 @@
 """A model is one file: here and elsewhere it says the same, and a wrong use of it is a sentence."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,6 +13,7 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.loop import Training
 from pprgnn.training.model import FORMAT, Model
 from pprgnn.training.train import train
+from tests import warm
 from tests.training.small_data import (
     Recorder,
     divided,
@@ -98,7 +97,7 @@ for name in ("node", "graph"):
     found[name] = model.probabilities(model.logits(load({str(tmp_path)!r} + "/" + name + ".safetensors")))
 save_file(found, {str(tmp_path / "found.safetensors")!r})
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+    warm.run(code).check_returncode()
     with safe_open(tmp_path / "found.safetensors", "pt") as found:
         for (name, *_), wanted in zip(cases, asked, strict=True):
             assert torch.equal(found.get_tensor(name), wanted)

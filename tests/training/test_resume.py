@@ -1,7 +1,6 @@
 """A run that is killed, anywhere and any number of times, ends as if it had not been: to the last bit."""
 
 import json
-import multiprocessing
 import random
 import shutil
 import signal
@@ -19,12 +18,9 @@ from pprgnn.training.errors import TrainingError
 from pprgnn.training.model import Model
 from pprgnn.training.run import Run
 from pprgnn.training.train import resume, train
+from tests import warm
 from tests.training.killed_run import CASES, begin, work
 from tests.training.small_data import Recorder, divided, is_sentence, one_graph, quick, several_graphs
-
-# Children are forked from a clean process that has imported torch once: each of them is a new process.
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["pprgnn.training.train", "tests.training.killed_run"])
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +42,7 @@ def whole(tmp_path_factory):
 
 
 def child(case: str, folder: Path, place: str = "", count: int = 1):
-    process = SERVER.Process(target=work, args=(case, folder, place, count))
+    process = warm.SERVER.Process(target=work, args=(case, folder, place, count))
     process.start()
     return process
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from pprgnn.training.loop import Training
 from pprgnn.training.search import Choice, Range, importance, open_study
 from pprgnn.training.tune import ranked, resume_tuning, run_trial, tune
 from pprgnn.training.workers import Workers
+from tests import warm
 
 from .small_data import is_sentence, one_graph, quick
 
@@ -190,7 +190,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path):
     folder = tmp_path / "killed"
     tests = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     code = KILLED.format(folder=str(folder), tests=tests)
-    assert subprocess.run([sys.executable, "-c", code], timeout=120, env=os.environ).returncode == 9
+    assert warm.run(code).returncode == 9
     so_far = json.loads((folder / "tune.json").read_text())
     assert len(so_far["trials"]) == 3
     assert (folder / "best.toml").is_file()

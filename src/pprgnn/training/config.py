@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -358,7 +359,7 @@ def resolve(key: str, system: str) -> tuple[str, str, str]:
 
     A setting that only the system has is an entry of ``model.own``.
     """
-    all_names = {each.name: [f.name for f in fields(each.default_factory)] for each in fields(Config)}  # type: ignore
+    all_names = _all_names()
     head, _, tail = key.partition(".")
     if head in all_names and tail.partition(".")[0] in all_names[head]:
         name, _, rest = tail.partition(".")
@@ -375,6 +376,12 @@ def resolve(key: str, system: str) -> tuple[str, str, str]:
         raise TrainingError(f"There is no setting {key!r} in {this.title}; it is one of {', '.join(owners)}.")
     known = [name for names in (*all_names.values(), this.own_names) for name in names]
     raise TrainingError(f"There is no setting {key!r}{_hint(key.rpartition('.')[2], known)}")
+
+
+@cache
+def _all_names() -> dict[str, list[str]]:
+    """The names of each section; grids of experiments look up a hundred thousand."""
+    return {each.name: [f.name for f in fields(each.default_factory)] for each in fields(Config)}  # type: ignore
 
 
 def _hint(key: str, known: Sequence[str]) -> str:

@@ -33,8 +33,7 @@ def option(
 
 def checked(kind: type[Any], section: str, name: str, value: Any, origin: str) -> Any:
     """The value in the type of its field, or one sentence."""
-    hint = _hints(kind)[name]  # type: ignore[arg-type]
-    limits = next(each.metadata for each in fields(kind) if each.name == name)
+    hint, limits = _hints(kind)[name], _limits(kind)[name]  # type: ignore[arg-type]
     fitted = _fit(hint, value)
     numbers = fitted if isinstance(fitted, tuple) else (fitted,)
     if fitted is None or not all(_within(number, limits) for number in numbers):
@@ -55,6 +54,12 @@ def described(options: Any) -> Iterator[tuple[str, Any, str, str]]:
 def _hints(kind: Any) -> dict[str, Any]:
     """The types of its fields; evaluating their texts takes most of the time of a check, so once is enough."""
     return get_type_hints(kind)
+
+
+@cache
+def _limits(kind: Any) -> dict[str, Mapping[str, Any]]:
+    """The ranges of its fields."""
+    return {each.name: each.metadata for each in fields(kind)}
 
 
 def _within(value: Any, limits: Mapping[str, Any]) -> bool:
