@@ -5,10 +5,12 @@ import os
 import pty
 import re
 import shlex
+import threading
 
 import pytest
 
 from pprgnn.training.run import Run
+from pprgnn.training.terminal import Lines
 from tests import warm
 
 from .terminal import ESCAPE, on_terminal, several_on_terminal
@@ -246,3 +248,24 @@ def test_into_a_pipe(tmp_path):
     said, error = done.stderr.splitlines()
     assert re.fullmatch(r"60 nodes of chains: \d+ as \d, \d+ as \d", said)
     assert error.startswith("Error: 'absent' is neither a recipe")
+
+
+def test_a_note_that_interrupts_a_line_comes_after_it(monkeypatch):
+    """As Ctrl-C does, at the moment when Python writes: it then refuses to write anything else."""
+    lines, told, in_a_line = Lines(), [], threading.Lock()
+
+    def say(text):
+        if threading.current_thread() is threading.main_thread():
+            raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stdout>'>")
+        with in_a_line:
+            told.append(text)
+
+    monkeypatch.setattr(lines, "say", say)
+    before = threading.enumerate()
+    with in_a_line:
+        lines.note("Stopping")
+        assert told == []
+    for thread in threading.enumerate():
+        if thread not in before:
+            thread.join()
+    assert told == ["Stopping"]

@@ -5,11 +5,11 @@ Text fits a terminal of any width, and is plain for a pipe; rich, which would sl
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -169,9 +169,11 @@ class Lines:
             sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """Tell at once, unless it is Ctrl-C in the middle of another line: Python does not let lines mix."""
-        with contextlib.suppress(RuntimeError):
+        """Tell at once, or right after the line that Ctrl-C interrupts: Python does not let lines mix."""
+        try:
             self.say(text)
+        except RuntimeError:
+            threading.Thread(target=self.say, args=(text,)).start()
 
     def stop(self) -> None:
         """End the line that moves, whatever happened."""
