@@ -1,6 +1,5 @@
 """Training in the manner of scikit-learn."""
 
-
 import pytest
 import torch
 from torch_geometric.data import Data

@@ -292,7 +292,8 @@ def test_the_seed_decides(make):
 
 
 def test_the_largest_seed():
-    trained(quick("epochs=1", f"seed={2**32 - 1}"), one_graph())
+    training, _ = trained(quick("epochs=1", f"seed={2**32 - 1}"), one_graph())
+    assert training.progress.epoch == 1
 
 
 def test_the_random_numbers_of_the_caller_go_on():

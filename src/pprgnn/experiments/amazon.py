@@ -31,7 +31,7 @@ AT_PRIOR = {"training.start_at_prior": True}
 # What arrives from few labels, or from rows that start close to 0, is small, and GCN has nothing that scales it.
 # Sums over up to 343 neighbours, four times, are huge.
 SCALED = {"gcn": {"model.norm": "layer"}, "structure2vec": {"model.own.aggregate": "mean"}}
-# In so few steps dropout only costs them, and large ones help: each tries three.
+# Few steps have to be large, so each tries three sizes. Dropout did not help GCN.
 STEPS = {"training.lr": [0.01, 0.03, 0.1], "model.dropout": 0.0}
 OF_RIVALS: dict[str, dict[str, Any]] = {system: AT_PRIOR | STEPS | SCALED.get(system, {}) for system in RIVALS}
 OWN: dict[str, dict[str, dict[str, Any]]] = {

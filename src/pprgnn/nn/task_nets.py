@@ -216,7 +216,7 @@ class LabelNet(_TaskNet):
         torch.nn.init.zeros_(self.out.bias)
 
     def output_bias(self, num_classes: int) -> None:
-        """None: how frequent a class is around a node is its input."""
+        """None: its last bias is a correction, which starts at 0, of shares that are input."""
 
     def hops_needed(self, adj: Adjacency) -> int | None:
         """How many hops the state is made of at the present ε and w.

@@ -110,10 +110,13 @@ def balanced_weights(y: Tensor, num_classes: int, multi_label: bool) -> Tensor:
 
 @torch.no_grad()
 def start_at_prior(network: Network, y: Tensor, num_classes: int) -> None:
-    """Let the last bias say how frequent each class is among these labels; without one, nothing changes."""
+    """Let the last bias say how frequent each class is among these labels."""
     bias = network.output_bias(num_classes)
     if bias is None:
-        return
+        raise TrainingError(
+            f"training.start_at_prior sets a bias that is added to the logits, but {type(network).__name__} has "
+            f"none; leave it out."
+        )
     several = y.dim() == 2
     counts = (y.sum(0) if several else torch.bincount(y, minlength=num_classes)).to(bias)
     share = counts.clamp(0.5, len(y) - 0.5) / len(y)  # never sure
